@@ -8,6 +8,7 @@ use kcm_clock::{Clock, Random, jitter};
 use kcm_events::EventBroadcaster;
 use kcm_informer::AnyInformer;
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -42,6 +43,11 @@ pub enum ControllerError {
     /// These controllers did not stop in time. Upstream's message, with the names.
     #[error("controller shutdown timeout reached: {} did not stop", .0.join(", "))]
     ShutdownTimeout(Vec<String>),
+    /// The API server's storage was restored from a backup. The caches contain changes that were lost, or are of different
+    /// times, until all objects are listed again. Watches receive no change until the storage reaches their versions from
+    /// before the restore.
+    #[error("etcd was restored from a backup; the caches contain changes that were lost")]
+    Restored,
 }
 
 impl From<Ended> for ControllerError {
@@ -62,6 +68,8 @@ pub struct Standby {
     /// Informers that do not run yet.
     idle: Vec<Arc<dyn AnyInformer>>,
     informers: Informers,
+    /// `true` after a list of an older storage than before.
+    restored: Arc<watch::Sender<bool>>,
 }
 
 impl Standby {
@@ -82,7 +90,8 @@ impl Standby {
         let constructors =
             selected.map(|descriptor| (descriptor.name, (descriptor.prepare)(&factory))).collect();
         let context = Context::new(config.clone(), dependencies);
-        Self { context, constructors, idle: factory.into_informers(), informers: Informers::default() }
+        let (restored, informers) = (factory.restored(), Informers::default());
+        Self { context, constructors, idle: factory.into_informers(), informers, restored }
     }
 
     fn run_idle_informers(&mut self) {
@@ -118,7 +127,14 @@ impl Standby {
     pub async fn lead(mut self) -> Result<Controllers, ControllerError> {
         let clock = self.context.clock();
         let started = clock.monotonic();
-        self.informers.refresh_caches().await?;
+        loop {
+            self.restored.send_replace(false);
+            self.informers.refresh_caches().await?;
+            if !*self.restored.borrow() {
+                break;
+            }
+            // Caches that were refreshed earlier may be of the time before the restore.
+        }
         let duration = clock.monotonic().saturating_sub(started);
         tracing::info!(?duration, "Caches are synced");
         Ok(self.run())
@@ -135,12 +151,13 @@ impl Standby {
         let construct = |(name, constructor): (_, Constructor)| (name, constructor(&self.context));
         let constructed: Vec<_> = self.constructors.drain(..).map(construct).collect();
         self.run_idle_informers();
-        let Self { context, informers, .. } = self;
+        let Self { context, informers, restored, .. } = self;
         let (clock, random) = (context.clock(), context.random());
         let interval = context.config().controller_start_interval;
         let mut controllers = Controllers {
             running: Tasks::default(),
             informers,
+            restored: restored.subscribe(),
             stop: CancellationToken::new(),
             clock,
             clients: context.clients(),
@@ -168,6 +185,7 @@ impl fmt::Debug for Standby {
 pub struct Controllers {
     running: Tasks,
     informers: Informers,
+    restored: watch::Receiver<bool>,
     broadcasters: Vec<EventBroadcaster>,
     stop: CancellationToken,
     clock: Arc<dyn Clock>,
@@ -232,7 +250,8 @@ impl Controllers {
         });
     }
 
-    /// Waits until a controller or informer panics or stops.
+    /// Waits until a controller or informer panics or stops, or a list shows that the API server's storage was restored from a
+    /// backup. After [`ControllerError::Restored`], [`abort`](Self::abort) them.
     ///
     /// # Cancel safety
     ///
@@ -240,6 +259,9 @@ impl Controllers {
     pub async fn failed(&mut self) -> ControllerError {
         let ended = tokio::select! {
             biased;
+            true = async { self.restored.wait_for(|restored| *restored).await.is_ok() } => {
+                return ControllerError::Restored;
+            }
             Some(ended) = self.running.next() => ended,
             Some(ended) = self.informers.next_ended() => ended,
             else => return std::future::pending().await,
@@ -260,6 +282,16 @@ impl Controllers {
             self.write_queued_events().await;
         }
         outcome.and_then(|()| first_panic(&panicked))
+    }
+
+    /// Ends all syncs at once. Stops the writes of [gated](ClientFactory::gated) clients, and waits up to two seconds for those
+    /// in flight. Queued keys are not synced, and queued events are not written.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the syncs.
+    pub async fn abort(self) {
+        self.clients.stop_writing(WRITE_TIMEOUT).await;
     }
 
     async fn write_queued_events(&self) {

@@ -9,7 +9,7 @@ use kcm_leader_election::{
     ElectionConfigError, ElectionOutcome, ElectionStatus, LeaderElectionConfig, LeaderElector, LeaderGate,
     identity,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -102,6 +102,11 @@ impl Election {
     /// Gate that is open while this process is the leader.
     pub(crate) fn gate(&self) -> LeaderGate {
         self.candidate.elector.gate()
+    }
+
+    /// Notified when the API server's storage was restored from a backup.
+    pub(crate) fn restored(&self) -> Arc<Notify> {
+        self.candidate.elector.restored()
     }
 
     /// Status for the health check.

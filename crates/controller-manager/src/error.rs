@@ -48,7 +48,7 @@ pub enum RunError {
     /// The process is no longer the leader. Upstream's message, with the reason.
     #[error("leaderelection lost/stopped: {0}")]
     LeaseLost(LossReason),
-    /// A controller failed.
+    /// A controller failed, or the API server's storage was restored from a backup.
     #[error(transparent)]
     Controllers(#[from] ControllerError),
 }

@@ -6,8 +6,10 @@ use kcm_api::{Deployment, Pod, ReplicaSet};
 use kcm_client::{ApiClient, Decode, Kind, ListParams};
 use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
 use kcm_informer::{
-    AnyInformer, Indexers, InformerConfig, InformerOptions, ListWatch, SharedInformer, SharedInformerFactory,
+    AnyInformer, Deleted, EventHandler, Indexers, InformerConfig, InformerOptions, ListWatch, SharedInformer,
+    SharedInformerFactory,
 };
+use tokio::sync::watch;
 
 use crate::{CacheSize, Dependencies, ManagerConfig, Metrics, adapters::ReplicationControllerClient};
 
@@ -22,12 +24,33 @@ pub(crate) struct InformerFactory {
     dependencies: Dependencies,
     reader: ApiClient,
     shared: SharedInformerFactory,
+    restored: Arc<watch::Sender<bool>>,
+}
+
+/// Sends `true` when a list is older than the one before it.
+struct RestoreHandler(Arc<watch::Sender<bool>>);
+
+impl<K> EventHandler<K> for RestoreHandler {
+    fn on_add(&self, _: &Arc<K>, _: bool) {}
+
+    fn on_update(&self, _: &Arc<K>, _: &Arc<K>) {}
+
+    fn on_delete(&self, _: &Deleted<K>) {}
+
+    fn on_restore(&self) {
+        self.0.send_replace(true);
+    }
 }
 
 impl InformerFactory {
     pub(crate) fn new(config: ManagerConfig, dependencies: Dependencies) -> Self {
         let reader = dependencies.clients.client(SHARED_INFORMERS, config.rate_limit);
-        Self { config, dependencies, reader, shared: SharedInformerFactory::new() }
+        Self { config, dependencies, reader, shared: SharedInformerFactory::new(), restored: Arc::default() }
+    }
+
+    /// Returns a signal that is `true` after an informer has listed objects of an older storage than before.
+    pub(crate) fn restored(&self) -> Arc<watch::Sender<bool>> {
+        Arc::clone(&self.restored)
     }
 
     pub(crate) fn pods(&self) -> SharedInformer<Pod> {
@@ -96,6 +119,7 @@ impl InformerFactory {
             metrics: metrics.as_ref().map_or(new.metrics, Metrics::informers),
             ..new
         });
+        informer.add_handler(Arc::new(RestoreHandler(self.restored())));
         if let Some(metrics) = metrics {
             metrics.cache(name, informer.store());
         }

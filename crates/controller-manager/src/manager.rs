@@ -6,7 +6,10 @@ use kcm_api::ApiError;
 use kcm_client::RateLimit;
 use kcm_leader_election::{ElectionOutcome, HEALTH_CHECK_NAME, HEALTH_TOLERANCE};
 use kcm_serving::HealthChecks;
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -53,13 +56,14 @@ impl Manager {
     /// which retries without a limit while the API server is unreachable. Writes of a former leader are blocked
     /// ([`ClientFactory::gated`](kcm_client::ClientFactory::gated)).
     ///
-    /// After shutdown, the lease is released. If the outcome of a write is unknown, the lease is left to expire instead:
-    /// the API server may still perform the write.
+    /// After shutdown, and after a restore of the API server's storage, the lease is released. If the outcome of a write is
+    /// unknown, the lease is left to expire instead: the API server may still perform the write.
     ///
     /// # Errors
     ///
     /// If the API server is not healthy within ten seconds of the start (with leader election, of becoming the leader),
-    /// a controller fails or does not stop in time, or the lease is lost.
+    /// a controller fails or does not stop in time, the lease is lost, or the API server returns an older Lease (to the leader)
+    /// or an older list than before, because its storage was restored from a backup.
     ///
     /// # Panics
     ///
@@ -90,7 +94,7 @@ impl Manager {
         let standby = Standby::start(&self.config, dependencies);
         let (elected, ready) = (CancellationToken::new(), oneshot::channel());
         let standby = stand_by(standby, elected.clone(), ready.0);
-        let work = self.lead(ready.1, shutdown.clone());
+        let work = self.lead(ready.1, shutdown.clone(), election.restored());
         let (finish, finished) = oneshot::channel();
         let mut election = pin!(election.run(shutdown, elected.clone(), finished));
         let work = async {
@@ -127,7 +131,7 @@ impl Manager {
         };
         outcome?;
         let controllers = Controllers::start_in(&self.config, self.dependencies.clone());
-        Ok(self.supervise(controllers, shutdown).await?)
+        self.supervise(controllers, shutdown, &Notify::new()).await
     }
 
     /// Waits for the API server, refreshes the caches and runs the controllers.
@@ -135,6 +139,7 @@ impl Manager {
         self,
         standby: oneshot::Receiver<Standby>,
         shutdown: CancellationToken,
+        restored: Arc<Notify>,
     ) -> Result<(), RunError> {
         // The sender is dropped only if the standby failed. That ends `run`.
         let Ok(standby) = standby.await else { return pending().await };
@@ -143,15 +148,17 @@ impl Manager {
             Ok::<_, RunError>(standby.lead().await?)
         };
         let Some(ready) = shutdown.run_until_cancelled(ready).await else { return Ok(()) };
-        Ok(self.supervise(ready?, shutdown).await?)
+        self.supervise(ready?, shutdown, &restored).await
     }
 
-    /// Runs until `shutdown` or until a controller fails, then stops all controllers.
+    /// Runs until `shutdown`, until a controller fails or until the API server's storage was `restored`, then stops all
+    /// controllers.
     async fn supervise(
         &self,
         mut controllers: Controllers,
         shutdown: CancellationToken,
-    ) -> Result<(), ControllerError> {
+        restored: &Notify,
+    ) -> Result<(), RunError> {
         let alive = liveness(Arc::clone(&self.dependencies.clock));
         for name in controllers.names() {
             if let Some(metrics) = &self.dependencies.metrics {
@@ -164,11 +171,17 @@ impl Manager {
             biased;
             () = shutdown.cancelled() => None,
             failure = controllers.failed() => Some(failure),
+            () = restored.notified() => Some(ControllerError::Restored),
         };
         tracing::info!("Shutting down");
+        if let Some(failure @ ControllerError::Restored) = failure {
+            // A sync of a queued key would read caches of different times.
+            controllers.abort().await;
+            return Err(failure.into());
+        }
         let stopped = controllers.stop().await;
         // An error of the shutdown is a consequence of the failure.
-        failure.map_or(stopped, Err)
+        Ok(failure.map_or(stopped, Err)?)
     }
 
     /// Upstream counterpart: `WaitForAPIServer`.

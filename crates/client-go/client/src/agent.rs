@@ -29,10 +29,12 @@ impl UserAgent {
         Self { binary: binary.into(), version: version.into(), commit: commit.to_owned() }
     }
 
-    /// Returns `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<client>`, with Go's names of systems.
+    /// Returns `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<client>`, with Go's names of systems. A client without
+    /// a name has no last part, as that of `kubectl`.
     pub fn for_client(&self, client: &str) -> String {
         let Self { binary, version, commit } = self;
-        format!("{binary}/{version} ({}/{}) kubernetes/{commit}/{client}", go_os(), go_arch())
+        let slash = if client.is_empty() { "" } else { "/" };
+        format!("{binary}/{version} ({}/{}) kubernetes/{commit}{slash}{client}", go_os(), go_arch())
     }
 
     pub(crate) fn header(&self, client: &str) -> HeaderValue {
@@ -71,6 +73,7 @@ mod tests {
             go_arch()
         );
         assert_eq!(agent.for_client("deployment-controller"), expected);
+        assert!(agent.for_client("").ends_with(" kubernetes/0123456"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderValue, Response, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, Limited};
@@ -65,6 +65,9 @@ pub(crate) struct Parts {
 pub(crate) trait ReadBody: Send {
     type Output: Send;
 
+    /// Takes the headers of the response, before its body is read.
+    fn headers(&mut self, _headers: HeaderMap) {}
+
     /// Reads `body` and adds its length to `received`. An error is one of the connection.
     fn read(
         &mut self,
@@ -83,6 +86,22 @@ impl ReadBody for Whole {
         let body = body.collect().await?.to_bytes();
         *received += body.len();
         Ok(body)
+    }
+}
+
+/// Reads the body as a whole, and keeps the headers.
+#[derive(Default)]
+struct WithHeaders(HeaderMap);
+
+impl ReadBody for WithHeaders {
+    type Output = Bytes;
+
+    fn headers(&mut self, headers: HeaderMap) {
+        self.0 = headers;
+    }
+
+    async fn read(&mut self, body: ResponseBody, received: &mut usize) -> Result<Bytes, BoxError> {
+        Whole.read(body, received).await
     }
 }
 
@@ -143,16 +162,44 @@ impl ApiClient {
     ///
     /// # Errors
     ///
-    /// The error of the API server or the transport. [`ApiError::Timeout`] if the client has a timeout and the
-    /// response is not complete in time, which does not include the wait for the rate limit. [`ApiError::NotLeading`] for a write of a
-    /// [gated](crate::ClientFactory::gated) client whose process does not lead: it is not sent, or its response is
-    /// not awaited any longer.
+    /// The error of the API server or the transport. [`ApiError::Timeout`] if the client has a timeout and the response is
+    /// not complete in time, which does not include the wait for the rate limit. [`ApiError::NotLeading`] for a write of a
+    /// [gated](crate::ClientFactory::gated) client whose process does not lead: it is not sent, or its response is not
+    /// awaited any longer.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future stops waiting. A request in flight may take effect nevertheless.
     pub async fn send(&self, request: &Request) -> Result<Bytes, ApiError> {
         self.send_and_read(request, &mut Whole).await
+    }
+
+    /// Same as [`send`](Self::send), and also returns the headers of the response, such as `Date` and `Warning`. They are
+    /// those of the last attempt.
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs")); }
+    /// # use example::*;
+    /// use kcm_client::Request;
+    ///
+    /// # run(async |client| {
+    /// let (headers, _) = client.send_with_headers(&Request::get("/version")).await?;
+    /// assert_eq!(headers["content-type"], "application/json");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`send`](Self::send). The headers of an error response are not returned.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_with_headers(&self, request: &Request) -> Result<(HeaderMap, Bytes), ApiError> {
+        let mut reader = WithHeaders::default();
+        let body = self.send_and_read(request, &mut reader).await?;
+        Ok((reader.0, body))
     }
 
     /// Same as [`send`](Self::send), for a response that is read while it arrives.
@@ -257,7 +304,9 @@ impl ApiClient {
             let answer = self.head(&self.0.requests, request, attempt).await?;
             let answer = self.expect_success(request, attempt, answer).await?;
             let mut received = 0;
-            let output = reader.read(answer.into_body(), &mut received).await;
+            let (head, body) = answer.into_parts();
+            reader.headers(head.headers);
+            let output = reader.read(body, &mut received).await;
             let output = output.map_err(|error| self.broken(request, &error))?;
             self.0.metrics.received(self.request_info(request, attempt), received);
             Ok(output)

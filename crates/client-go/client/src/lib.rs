@@ -87,7 +87,7 @@ pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 pub use limiter::{RateLimit, RateLimiter};
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
 pub use request::{ContentType, Idempotency, Request};
-pub use transport::{ClientConfigError, ProxyEnvironment, Server};
+pub use transport::{ClientConfigError, ConfigOverrides, ProxyEnvironment, Server};
 
 /// Body of a request to a [service in this process](ClientFactory::in_process).
 pub use kube_client::client::Body;

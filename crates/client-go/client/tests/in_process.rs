@@ -68,6 +68,16 @@ mod retries {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn headers_are_those_of_the_last_attempt() {
+        let first = refused(429, Some("1")).header("warning", "299 - \"first\"");
+        let second = ok("{\"a\":1}").header("warning", "299 - \"second\"");
+        let server = scripted([first, second]);
+        let (headers, body) = server.client().send_with_headers(&Request::get("/version")).await.unwrap();
+        assert_eq!(headers.get_all("warning").iter().collect::<Vec<_>>(), ["299 - \"second\""]);
+        assert_eq!(body, "{\"a\":1}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn named_create_is_retried_for_ten_seconds() {
         let create = Request::create("/api/v1/namespaces/default/pods", r#"{"metadata":{"name":"web"}}"#);
         let server = scripted([FakeResponse::reset(), FakeResponse::reset(), ok("{}")]);

@@ -4,6 +4,7 @@ use std::{collections::VecDeque, mem, time::Duration};
 
 use kcm_api::{ApiError, Labels, Lease, MicroTime, ObjectKey};
 use kcm_clock::Timestamp;
+use kcm_meta::is_newer;
 
 use crate::ElectionRecord;
 
@@ -22,7 +23,7 @@ pub struct Now {
     pub monotonic: Duration,
 }
 
-/// LeaseRequest for the Lease.
+/// Request for the Lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LeaseRequest {
     /// Reads the Lease.
@@ -101,13 +102,20 @@ pub enum AttemptNotice {
     SlowPath,
     /// The Lease contains the identity of this candidate in a record that it did not write.
     IdentityShared(ElectionRecord),
+    /// The Lease is older than it was before: the API server's storage was restored from a backup.
+    Restored {
+        /// Resource version before.
+        from: String,
+        /// Resource version that was returned.
+        to: String,
+    },
 }
 
 /// State of a candidate: the last observed record, and the rules for the next request.
 ///
 /// An attempt starts with [`try_acquire_or_renew`](Self::try_acquire_or_renew) or [`release`](Self::release), which
-/// return the first request. [`response`](Candidate::handle_response) takes the response and returns the next step. An attempt may be
-/// dropped at any time; the outcome of its request is then unknown.
+/// return the first request. [`handle_response`](Self::handle_response) takes the response and returns the next step. An
+/// attempt may be dropped at any time; the outcome of its request is then unknown.
 ///
 /// The lease of another candidate expires `lease_duration_seconds` after *this* candidate first observed the record,
 /// by the monotonic clock. The times in the record are informational, so the clocks of candidates need not agree
@@ -126,6 +134,9 @@ pub struct Candidate {
     labels: Labels,
     /// Lease as the API server last returned it. Its resource version makes a write without a read possible.
     lease: Option<Lease>,
+    /// Resource version of the last Lease that was returned. Kept if the Lease is deleted: a new one has a higher version.
+    /// Initially empty.
+    latest_version: String,
     /// Last record that was written, or that differed from its predecessor when read.
     observed: ElectionRecord,
     observed_at: Duration,
@@ -154,6 +165,7 @@ impl Candidate {
             duration_seconds,
             labels: Labels::new(),
             lease: None,
+            latest_version: String::new(),
             observed: ElectionRecord::default(),
             observed_at: Duration::ZERO,
             last_read: None,
@@ -279,8 +291,18 @@ impl Candidate {
         }
     }
 
-    fn on_written(&mut self, attempt: Attempt, lease: Lease, now: Now) -> AttemptResult {
+    /// Stores the Lease that the API server returned, and compares its version with the one before.
+    fn store(&mut self, lease: Lease) {
+        let to = lease.metadata.resource_version.clone();
+        let from = mem::replace(&mut self.latest_version, to.clone());
+        if is_newer(&from, &to) {
+            self.notices.push(AttemptNotice::Restored { from, to });
+        }
         self.lease = Some(lease);
+    }
+
+    fn on_written(&mut self, attempt: Attempt, lease: Lease, now: Now) -> AttemptResult {
+        self.store(lease);
         // Older writes can no longer take effect: their resource version is past.
         self.written.clear();
         self.written.push_back(attempt.record.clone());
@@ -290,7 +312,7 @@ impl Candidate {
 
     fn on_read(&mut self, start: Now, lease: Lease, now: Now) -> NextStep {
         let read = ElectionRecord::from(&lease.spec);
-        self.lease = Some(lease);
+        self.store(lease);
         self.observe_read(&read, now);
         let is_held = !read.holder_identity.is_empty() && self.is_valid(start);
         if is_held && !self.is_holder() {

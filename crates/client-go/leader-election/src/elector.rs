@@ -7,6 +7,7 @@ use kcm_clock::jitter;
 use kcm_events::{EventType, ObjectReference};
 use parking_lot::Mutex;
 use thiserror::Error;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -32,6 +33,7 @@ pub struct LeaderElector {
     candidate: Arc<Mutex<Candidate>>,
     gate: LeaderGate,
     acquire_trigger: AcquireTrigger,
+    restored: Arc<Notify>,
     /// Last holder that was reported to the metrics. Initially empty.
     reported: String,
 }
@@ -77,6 +79,7 @@ impl LeaderElector {
             gate: LeaderGate::new(Arc::clone(&config.clock)),
             candidate: Arc::new(Mutex::new(candidate)),
             acquire_trigger: AcquireTrigger::default(),
+            restored: Arc::default(),
             reported: String::new(),
             config,
         })
@@ -100,6 +103,15 @@ impl LeaderElector {
     /// Returns a trigger that makes this candidate try to acquire the Lease at once.
     pub fn acquire_trigger(&self) -> AcquireTrigger {
         self.acquire_trigger.clone()
+    }
+
+    /// Returns a signal that is notified when this candidate leads and the API server returns an older Lease than before:
+    /// the storage was restored from a backup. The leader must then list all objects again. Its watches receive neither a
+    /// change nor an error until the storage reaches their versions from before the restore.
+    ///
+    /// DEVIATION: upstream's leader continues with its caches.
+    pub fn restored(&self) -> Arc<Notify> {
+        Arc::clone(&self.restored)
     }
 
     /// Waits until this candidate is elected, then runs `lead` and renews the Lease until `lead` ends.
@@ -363,6 +375,12 @@ impl LeaderElector {
                     "Lease is held by another process with the same identity"
                 );
                 metrics.identity_shared(name);
+            }
+            AttemptNotice::Restored { from, to } => {
+                tracing::warn!(lock, %from, %to, "Lease has an older version than before; etcd was restored from a backup");
+                if self.gate.has_term() {
+                    self.restored.notify_one();
+                }
             }
         }
     }

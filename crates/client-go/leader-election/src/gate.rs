@@ -54,6 +54,12 @@ impl LeaderGate {
         Duration::from_nanos(self.0.until.load(Ordering::Acquire)).saturating_sub(now)
     }
 
+    /// `true` from the election of this candidate to the end of its leadership, also while the gate is closed because a
+    /// renewal is late.
+    pub(crate) fn has_term(&self) -> bool {
+        self.0.until.load(Ordering::Acquire) > 0
+    }
+
     pub(crate) fn open_until(&self, deadline: Duration) {
         let nanos = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
         self.0.until.store(nanos, Ordering::Release);

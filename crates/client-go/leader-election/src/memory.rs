@@ -48,6 +48,16 @@ impl MemoryLock {
         self.state.lock().lease = None;
     }
 
+    /// Sets the version of the Lease, as the restore of a backup does.
+    #[cfg(test)]
+    pub(crate) fn restore(&self, version: u64) {
+        let mut state = self.state.lock();
+        state.version = version;
+        if let Some(lease) = &mut state.lease {
+            lease.metadata.resource_version = version.to_string();
+        }
+    }
+
     /// Changes the Lease as another client would. Does nothing if it does not exist.
     pub fn edit(&self, change: impl FnOnce(&mut Lease)) {
         let mut state = self.state.lock();

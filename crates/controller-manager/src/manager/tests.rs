@@ -3,6 +3,7 @@ use kcm_client::{ClientFactory, ClientOptions, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, Sleep, Timestamp};
 use kcm_metrics::{BuildInfo, MetricsOptions};
 use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::{ControllerFeatures, ControllerSelection, LeaderElectionSettings, Metrics, Placement};
@@ -296,4 +297,148 @@ async fn panic_on_the_thread_of_the_election_is_propagated() {
     let manager = Manager::new(config, dependencies, "host");
     let outcome = tokio::spawn(manager.run(CancellationToken::new())).await;
     assert!(outcome.unwrap_err().is_panic());
+}
+
+mod restore {
+    use super::*;
+
+    /// Time of the restore.
+    const RESTORE: Duration = Duration::from_secs(10);
+
+    /// Lease of a storage that is restored: its version is lower afterwards.
+    #[derive(Default)]
+    struct StoredLease {
+        version: u64,
+        spec: serde_json::Value,
+        is_restored: bool,
+    }
+
+    impl StoredLease {
+        fn respond(&mut self, request: &RecordedRequest) -> FakeResponse {
+            if request.at >= RESTORE && !self.is_restored {
+                (self.version, self.is_restored) = (50, true);
+            }
+            if request.method != Method::GET {
+                let (written, current) = (request.json(), self.version.to_string());
+                if request.method == Method::PUT && written["metadata"]["resourceVersion"] != current {
+                    return FakeResponse::failure(409, "Conflict", "another version");
+                }
+                self.version = self.version.max(99) + 1;
+                self.spec = written["spec"].clone();
+            } else if self.spec.is_null() {
+                return FakeResponse::failure(404, "NotFound", "no Lease");
+            }
+            let version = self.version.to_string();
+            let name = json!({
+                "namespace": "kube-system", "name": "manager", "uid": "u", "resourceVersion": version,
+            });
+            FakeResponse::ok(json!({"metadata": name, "spec": self.spec}))
+        }
+    }
+
+    /// Runs a manager. `respond` answers all requests apart from those for the Lease.
+    async fn run(
+        config: ManagerConfig,
+        respond: impl Fn(&RecordedRequest) -> FakeResponse + Send + Sync + 'static,
+    ) -> (ApiServer, Arc<Mutex<StoredLease>>, Result<(), RunError>) {
+        let lease = Arc::new(Mutex::new(StoredLease::default()));
+        let stored = Arc::clone(&lease);
+        let api = FakeApiServer::new(move |request| {
+            if request.path().contains("/leases") { stored.lock().respond(request) } else { respond(request) }
+        });
+        let server = ApiServer { clock: api.clock(), api };
+        let outcome = server.run(&config, CancellationToken::new()).await;
+        (server, lease, outcome)
+    }
+
+    fn elected(name: &str) -> ManagerConfig {
+        let settings =
+            LeaderElectionSettings { release_on_cancel: true, ..LeaderElectionSettings::new("manager") };
+        ManagerConfig { leader_election: Some(settings), ..only(name) }
+    }
+
+    fn is_restored(outcome: &Result<(), RunError>) -> bool {
+        matches!(outcome, Err(RunError::Controllers(ControllerError::Restored)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leader_that_reads_an_older_lease_ends() {
+        let respond = |request: &RecordedRequest| respond(request, Duration::ZERO, Duration::ZERO);
+        let (server, lease, outcome) = run(elected("deployment"), respond).await;
+        assert!(is_restored(&outcome), "{outcome:?}");
+        assert!((RESTORE..RESTORE + Duration::from_secs(3)).contains(&server.clock.monotonic()));
+        assert_eq!(lease.lock().spec["holderIdentity"], "", "the next leader need not wait");
+    }
+
+    /// A worker and 30 ReplicaSets without pods. Each creation takes 0.7 s.
+    #[tokio::test(start_paused = true)]
+    async fn queued_keys_are_not_synced() {
+        let respond = |request: &RecordedRequest| {
+            if request.method == Method::POST && request.path().ends_with("/pods") {
+                let mut pod = request.json();
+                pod["metadata"]["uid"] = format!("{}", request.at.as_millis()).into();
+                pod["metadata"]["resourceVersion"] = "6".into();
+                return FakeResponse::new(201, pod).after(Duration::from_millis(700));
+            }
+            if request.method == Method::POST {
+                return FakeResponse::new(201, request.json());
+            }
+            if !request.path().ends_with("/replicasets") {
+                return respond(request, Duration::ZERO, Duration::ZERO);
+            }
+            let set = |number: u32| {
+                json!({"type": "ADDED", "object": {
+                    "metadata": {
+                        "namespace": "shop", "name": format!("web-{number}"), "uid": format!("u{number}"),
+                        "resourceVersion": "4",
+                    },
+                    "spec": {
+                        "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+                        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}},
+                    },
+                }})
+            };
+            let end = json!({"type": "BOOKMARK", "object": {
+                "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
+            }});
+            let lines = (0..30).map(set).chain([end]).map(|event| format!("{event}\n"));
+            FakeResponse::endless([lines.collect()])
+        };
+        let config = ManagerConfig { concurrent_replica_set_syncs: 1, ..elected("replicaset") };
+        let (server, lease, outcome) = run(config, respond).await;
+        assert!(is_restored(&outcome), "{outcome:?}");
+        let requests = server.api.requests();
+        let older = requests.iter().find(|request| {
+            request.at >= RESTORE && request.method == Method::GET && request.path().contains("/leases")
+        });
+        let detected = older.unwrap().at;
+        let creations = requests.iter().filter(|request| request.path().ends_with("shop/pods"));
+        let creations: Vec<_> = creations.filter(|request| request.method == Method::POST).collect();
+        assert!(creations.len() > 10, "{}", creations.len());
+        assert!(creations.iter().all(|request| request.at <= detected), "a queued key was synced");
+        assert_eq!(lease.lock().spec["holderIdentity"], "", "no creation is in flight");
+    }
+
+    /// With and without leader election.
+    #[tokio::test(start_paused = true)]
+    async fn manager_whose_list_is_older_ends() {
+        for config in [only("deployment"), elected("deployment")] {
+            let (server, _, outcome) = run(config, |request| {
+                if !request.path().ends_with("/pods") {
+                    return respond(request, Duration::ZERO, Duration::ZERO);
+                }
+                if !request.uri.contains("sendInitialEvents=true") {
+                    return FakeResponse::failure(410, "Expired", "too old").after(Duration::from_secs(1));
+                }
+                let version = if request.at < RESTORE { "5" } else { "3" };
+                let annotations = json!({"k8s.io/initial-events-end": "true"});
+                let metadata = json!({"resourceVersion": version, "annotations": annotations});
+                let end = json!({"type": "BOOKMARK", "object": {"metadata": metadata}});
+                FakeResponse::stream([format!("{end}\n")])
+            })
+            .await;
+            assert!(is_restored(&outcome), "{outcome:?}");
+            assert!(server.clock.monotonic() < Duration::from_secs(60));
+        }
+    }
 }

@@ -136,12 +136,10 @@ impl PodCreator {
         waiting.truncate(count);
         repeated.truncate(count - waiting.len());
         let requests = count - waiting.len();
-        let mut new_names = requests - repeated.len();
-        let mut repeated = repeated.into_iter().peekable();
+        let new = std::iter::repeat_n(None, requests - repeated.len());
+        let mut names = new.chain(repeated.into_iter().map(Some));
         let create = || {
-            let is_new = new_names > 0;
-            new_names = new_names.saturating_sub(1);
-            let name = match repeated.next_if(|_| !is_new) {
+            let name = match names.next().flatten() {
                 Some((name, attempts)) => PodName::new(owner, &name, Some(attempts)),
                 None => self.generate_name(&creation),
             };

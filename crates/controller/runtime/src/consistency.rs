@@ -152,8 +152,8 @@ impl ConsistencyStore {
         self.records.remove_if(owner, |_, record| owner_uid.is_none_or(|uid| *record.owner_uid == *uid));
     }
 
-    /// Removes all records. For a cache whose version has become lower: after a restore from a backup, the
-    /// versions of earlier writes may never be reached.
+    /// Removes all records. Used when a cache is restored from a backup, because its version may never reach those of earlier
+    /// writes.
     pub fn clear_all(&self) {
         self.records.clear();
     }

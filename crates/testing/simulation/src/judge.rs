@@ -213,7 +213,7 @@ impl Judge {
         // A sync may have begun right before what others did within the same millisecond.
         let since = sender.basis.min(now);
         let since = since.saturating_sub(RESOLUTION).unwrap_or(since);
-        let basis = Basis { now, since };
+        let basis = Basis { now, since, is_abandoned: sender.is_abandoned };
         state.invariants.check_write(&entry, &changes, basis);
         self.take_violations(&mut state, &entry, basis);
         for event in &caused {
@@ -399,6 +399,14 @@ impl State {
             Invariant::CreatedTwice => failed("replicasets"),
             // A creation that was given up may be executed after the ReplicaSet controller has observed the scale-down.
             Invariant::RecreateOldPods => self.sender.as_ref().is_some_and(|sender| sender.is_abandoned),
+            // The owner that a webhook has removed no longer exists, so another ReplicaSet adopts the pod.
+            Invariant::TwoControllers => {
+                write.resource == "pods"
+                    && self
+                        .removed_owners
+                        .former_owner(&write.namespace, &write.name)
+                        .is_some_and(|owner| self.ledger.is_deleted(owner))
+            }
             // A pod may be orphaned while its deletion is on its way. A ReplicaSet may get pods, too, but with current caches
             // none is deleted that has some.
             Invariant::DeletedInUse => is_unseen && (write.resource == "pods" || is_old),

@@ -100,6 +100,11 @@ impl Ledger {
         found.map(|what| (Rule::TrueStatus, what))
     }
 
+    /// `true` if no ReplicaSet or Deployment has the UID, or if it is being deleted.
+    pub(crate) fn is_deleted(&self, uid: &str) -> bool {
+        self.objects.get(uid).is_none_or(|object| object.deleting.is_some())
+    }
+
     fn apply_object(&mut self, object: &Object, is_gone: bool, now: Timestamp) {
         let value = object.value();
         let (owner, labels) = (controller(object), value["metadata"]["labels"].clone());

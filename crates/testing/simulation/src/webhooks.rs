@@ -61,7 +61,19 @@ fn share(name: &str) -> u32 {
 /// Owner references that webhooks have removed from created pods. The pods are judged as pods of these owners, which adopt
 /// them as soon as their caches contain them.
 #[derive(Debug, Default)]
-pub(crate) struct RemovedOwners(BTreeMap<String, RemovedOwner>);
+pub(crate) struct RemovedOwners {
+    by_uid: BTreeMap<String, RemovedOwner>,
+    /// Pod that the current write adopts.
+    adopted: Option<Adopted>,
+}
+
+#[derive(Debug)]
+struct Adopted {
+    namespace: String,
+    name: String,
+    /// UID of the controller that was removed.
+    removed_owner: String,
+}
 
 #[derive(Debug)]
 struct RemovedOwner {
@@ -71,29 +83,45 @@ struct RemovedOwner {
 }
 
 impl RemovedOwners {
-    /// Notes the pod that a request has created, if it has no owner and one was requested.
+    /// Begins a write. Notes the pod that it has created, if it has no owner and one was requested.
     pub(crate) fn note(&mut self, entry: &Entry, caused: &[WatchEvent]) {
+        self.adopted = None;
         let is_creation = entry.resource == "pods" && entry.verb == "create";
         let requested = entry.body.as_ref().and_then(|body| body.pointer("/metadata/ownerReferences"));
         if let (true, [WatchEvent::Added(pod)], Some(references)) = (is_creation, caused, requested)
             && !has_owner(pod.value())
         {
             let (references, labels) = (references.clone(), pod.value()["metadata"]["labels"].clone());
-            self.0.insert(pod.uid().to_owned(), RemovedOwner { references, labels });
+            self.by_uid.insert(pod.uid().to_owned(), RemovedOwner { references, labels });
         }
     }
 
     /// Returns the pod of an event with its removed owner, until it is adopted.
     pub(crate) fn put_back(&mut self, event: &WatchEvent) -> Option<Value> {
         let pod = event.object()?;
-        let removed = self.0.get(pod.uid())?;
+        let removed = self.by_uid.get(pod.uid())?;
         if has_owner(pod.value()) || pod.value()["metadata"]["labels"] != removed.labels {
-            self.0.remove(pod.uid());
+            let references = removed.references.as_array().into_iter().flatten();
+            let controller = references.into_iter().find(|reference| reference["controller"] == true);
+            let uid = controller.and_then(|reference| reference["uid"].as_str()).map(str::to_owned);
+            self.adopted = uid.filter(|_| has_owner(pod.value())).map(|removed_owner| Adopted {
+                namespace: pod.namespace().to_owned(),
+                name: pod.name().to_owned(),
+                removed_owner,
+            });
+            self.by_uid.remove(pod.uid());
             return None;
         }
         let mut value = pod.value().clone();
         value["metadata"]["ownerReferences"] = removed.references.clone();
         Some(value)
+    }
+
+    /// Returns the UID of the removed controller of a pod that the current write adopts.
+    pub(crate) fn former_owner(&self, namespace: &str, name: &str) -> Option<&str> {
+        let adopted =
+            self.adopted.as_ref().filter(|pod| (&*pod.namespace, &*pod.name) == (namespace, name))?;
+        Some(&adopted.removed_owner)
     }
 }
 

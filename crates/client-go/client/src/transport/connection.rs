@@ -66,7 +66,7 @@ impl Connection {
         }
         let (sender, driver) = tokio::select! {
             biased;
-            opened = Http2Sender::open(stream.io) => opened?,
+            opened = Http2Sender::open(stream.io, endpoint.pings().clone()) => opened?,
             () = endpoint.clock().sleep(SETTINGS_TIMEOUT) => {
                 let error = "the server allows no HTTP/2 streams";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, error).into());

@@ -24,6 +24,7 @@ use super::{
     credentials::{ClientConfigError, Server},
     dial::{Dialer, timed_out},
     fence::{Fence, Fenced, Socket},
+    http2::PingTrigger,
     proxy::{self, Protocol, Proxy},
     server_verifier::ServerVerifier,
 };
@@ -49,11 +50,13 @@ const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that are read at once. rustls reads 4 KB.
 const READ_BUFFER: usize = 16 << 10;
 
-/// Address of an API server and the way to connect to it. Clones share the TLS configuration.
+/// Address of an API server and the way to connect to it. Clones share the TLS configuration and the
+/// trigger of pings.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     connector: Connector,
     tls: Option<(TlsConnector, ServerName<'static>)>,
+    pings: PingTrigger,
     clock: Arc<dyn Clock>,
 }
 
@@ -76,6 +79,7 @@ impl Endpoint {
         server: &Server,
         config: &Config,
         connector: Connector,
+        pings: PingTrigger,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClientConfigError> {
         // The system's root certificates are read only if they are needed: a machine may have none.
@@ -84,17 +88,22 @@ impl Endpoint {
         } else {
             None
         };
-        Ok(Self { connector, tls, clock })
+        Ok(Self { connector, tls, pings, clock })
     }
 
     /// An API server without TLS.
     #[cfg(test)]
     pub(super) fn plain(connector: Connector, clock: Arc<dyn Clock>) -> Self {
-        Self { connector, tls: None, clock }
+        Self { connector, tls: None, pings: PingTrigger::default(), clock }
     }
 
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Trigger of pings on all connections to the server.
+    pub(super) fn pings(&self) -> &PingTrigger {
+        &self.pings
     }
 
     /// Connects to the API server, with `fence` on the socket.

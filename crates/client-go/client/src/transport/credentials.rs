@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use super::{
     exec::{ExecCredential, ExecPlugin},
+    overrides::ConfigOverrides,
     proxy::{Proxy, ProxyEnvironment},
     server,
 };
@@ -37,14 +38,14 @@ pub enum Server {
         /// Address that overrides the one in the file.
         master: Option<String>,
     },
-    /// Merged kubeconfig files and one of their contexts, as `kubectl` uses them.
+    /// Merged kubeconfig files and overrides, as `kubectl` uses them.
     ///
     /// Upstream counterpart: `clientcmd.NewNonInteractiveDeferredLoadingClientConfig`.
     KubeconfigFiles {
         /// Paths of the files. The first file that sets a value takes precedence. Missing files are ignored.
         paths: Vec<PathBuf>,
-        /// Name of the context. `None` uses the current context.
-        context: Option<String>,
+        /// Values that take precedence over those of the files.
+        overrides: Box<ConfigOverrides>,
     },
     /// An address, without credentials.
     Master(String),
@@ -124,12 +125,14 @@ impl Credentials {
                 let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
                 Self::from_kubeconfig(server, environment, kubeconfig, print(&text), master.as_deref())
             }
-            Server::KubeconfigFiles { paths, context } => {
+            Server::KubeconfigFiles { paths, overrides } => {
                 let (mut kubeconfig, texts) = merged(server, paths)?;
-                if let Some(context) = context {
-                    kubeconfig.current_context = Some(context.clone());
+                if texts.is_empty() && overrides.server.is_none() {
+                    return Err(ClientConfigError::broken(server, "no kubeconfig file found"));
                 }
-                Self::from_kubeconfig(server, environment, kubeconfig, print(&texts), None)
+                overrides.apply(&mut kubeconfig).map_err(|error| ClientConfigError::broken(server, error))?;
+                let master = overrides.server.as_deref();
+                Self::from_kubeconfig(server, environment, kubeconfig, print(&texts), master)
             }
             Server::Master(address) => {
                 let url = server::parse(address, false)
@@ -316,9 +319,6 @@ fn merged(server: &Server, paths: &[PathBuf]) -> Result<(Kubeconfig, Vec<u8>), C
         }
         let next = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
         merged = merged.merge(next).map_err(|error| unreadable(server, &error))?;
-    }
-    if texts.is_empty() {
-        return Err(ClientConfigError::broken(server, "no kubeconfig file found"));
     }
     Ok((merged, texts))
 }

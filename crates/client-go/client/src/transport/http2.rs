@@ -73,11 +73,12 @@ pub(super) struct Http2Sender {
 
 impl Http2Sender {
     /// Negotiates HTTP/2 and waits for the server's first settings. Also returns the future that drives the connection to
-    /// its end.
+    /// its end. The connection also sends a ping when `pings` is fired.
     pub(super) async fn open(
         io: Box<dyn Io>,
+        pings: PingTrigger,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static), BoxError> {
-        let liveness = Arc::new(Liveness::new());
+        let liveness = Arc::new(Liveness::new(pings));
         let io = Corked::new(io, Arc::clone(&liveness));
         let (sender, mut connection) = Builder::new()
             .enable_push(false)
@@ -248,7 +249,7 @@ async fn unanswered_ping(pings: Option<PingPong>, liveness: &Liveness) {
     loop {
         tokio::select! {
             biased;
-            () = liveness.suspected.notified() => {}
+            () = liveness.trigger.fired() => {}
             () = liveness.overdue(last) => {}
         }
         last = Instant::now();
@@ -256,6 +257,7 @@ async fn unanswered_ping(pings: Option<PingPong>, liveness: &Liveness) {
         let mut is_lost = pin!(async {
             liveness.silence(last, SUSPECT_AFTER).await;
             liveness.state.lock().is_suspect = true;
+            liveness.trigger.fire();
             liveness.silence(last, PING_TIMEOUT).await;
         });
         tokio::select! {
@@ -266,12 +268,30 @@ async fn unanswered_ping(pings: Option<PingPong>, liveness: &Liveness) {
     }
 }
 
+/// Trigger of pings on all connections of a process to one server. Fired when one of them is suspect: a dead connection of
+/// watches is detected by pings only.
+///
+/// DEVIATION: in Go, the pings of one connection do not depend on others.
+#[derive(Clone, Default)]
+pub(super) struct PingTrigger(Arc<Notify>);
+
+impl PingTrigger {
+    /// Makes the connections send pings, except those that wait for the answer to one.
+    pub(super) fn fire(&self) {
+        self.0.notify_waiters();
+    }
+
+    /// Waits until it is fired after this call.
+    pub(super) fn fired(&self) -> impl Future<Output = ()> {
+        self.0.notified()
+    }
+}
+
 /// Signs of life of the server. The driver and the senders of a connection share it.
 struct Liveness {
     start: Instant,
     state: Mutex<LivenessState>,
-    /// Notified when the connection is suspect, to send a ping.
-    suspected: Notify,
+    trigger: PingTrigger,
 }
 
 struct LivenessState {
@@ -283,10 +303,10 @@ struct LivenessState {
 }
 
 impl Liveness {
-    fn new() -> Self {
+    fn new(trigger: PingTrigger) -> Self {
         let start = Instant::now();
         let state = LivenessState { heard: start, is_suspect: false, awaited: 0 };
-        Self { start, state: Mutex::new(state), suspected: Notify::new() }
+        Self { start, state: Mutex::new(state), trigger }
     }
 
     fn hear(&self) {
@@ -295,7 +315,7 @@ impl Liveness {
         state.is_suspect = false;
     }
 
-    /// Waits until the server should be asked for a sign of life. The silence begins at `since` at the earliest.
+    /// Waits until a ping is due. The silence begins at `since` at the earliest.
     async fn overdue(&self, since: Instant) {
         loop {
             let (heard, awaited) = {
@@ -351,7 +371,7 @@ impl Drop for AwaitedAnswer {
         }
         if state.heard.max(self.since) + SUSPECT_AFTER <= Instant::now() {
             state.is_suspect = true;
-            self.liveness.suspected.notify_one();
+            self.liveness.trigger.fire();
         }
     }
 }

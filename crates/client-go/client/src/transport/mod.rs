@@ -10,6 +10,7 @@ mod exec;
 mod fence;
 mod http2;
 mod issued;
+mod overrides;
 mod pool;
 mod proxy;
 mod route;
@@ -19,6 +20,7 @@ mod service;
 
 pub(crate) use channel::{Channel, ResponseBody};
 pub use credentials::{ClientConfigError, Server};
+pub use overrides::ConfigOverrides;
 pub(crate) use pool::SendError;
 pub use proxy::ProxyEnvironment;
 pub(crate) use service::{Lane, Transport};

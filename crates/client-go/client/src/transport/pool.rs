@@ -13,27 +13,27 @@
 //!
 //! DEVIATION: in Go, a request fails with its own dial, and the number of dials has no limit.
 
+mod body;
+
 use std::{
     collections::VecDeque,
     error::Error,
     fmt,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Weak},
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
-use http_body::Frame;
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::{sync::oneshot, task::AbortHandle};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
+pub(crate) use self::body::PooledBody;
 use super::{
     connection::{Connection, ConnectionError, Incoming, SendFailure, Sender},
     connector::Endpoint,
@@ -207,6 +207,12 @@ impl Pool {
         Self::new(self.0.endpoint.clone(), self.0.purpose)
     }
 
+    /// Trigger of pings on all connections to the server.
+    #[cfg(test)]
+    pub(super) fn pings(&self) -> &super::http2::PingTrigger {
+        self.0.endpoint.pings()
+    }
+
     /// Ends watches, as if the server had closed them. The connections close when the last request has been answered and the
     /// pool is dropped.
     pub(super) fn retire(&self) {
@@ -311,8 +317,9 @@ impl Shared {
         {
             let mut state = self.state.lock();
             if !is_answered && self.purpose == Purpose::Election {
-                // The request timed out. Each of the connections may be dead.
+                // The request timed out. Each of the connections may be dead, also those of other purposes.
                 distrusted = std::mem::take(&mut state.connections);
+                self.endpoint.pings().fire();
             }
             if let Some(at) = state.connections.iter().position(|entry| entry.id == id) {
                 let entry = &mut state.connections[at];
@@ -555,56 +562,9 @@ impl Drop for Slot {
     }
 }
 
-/// Body of an answer. Its request is in flight until the end of the body was read, or the body is dropped.
-pub(crate) struct PooledBody {
-    /// `None` after the end.
-    body: Option<Incoming>,
-    slot: Option<Slot>,
-    /// `None` if the answer is not the stream of a watch.
-    retired: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-}
-
 fn is_watch(request: &Request<Body>) -> bool {
     let parameters = request.uri().query().unwrap_or_default().split('&');
     parameters.into_iter().any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
-}
-
-impl http_body::Body for PooledBody {
-    type Data = Bytes;
-    type Error = ConnectionError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
-        let this = self.get_mut();
-        if let Some(body) = &mut this.body {
-            let is_retired =
-                this.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready());
-            let frame = if is_retired { None } else { ready!(body.poll_frame(cx)) };
-            if matches!(frame, Some(Ok(_))) {
-                return Poll::Ready(frame);
-            }
-            // This resets an HTTP/2 stream, and closes an HTTP/1.1 connection, if the answer is not complete.
-            this.body = None;
-            if let Some(slot) = &mut this.slot {
-                slot.is_answered = true;
-            }
-            if is_retired || frame.is_some() {
-                this.slot = None;
-                return Poll::Ready(frame);
-            }
-        }
-        if let Some(sender) = this.slot.as_mut().and_then(|slot| slot.sender.as_mut()) {
-            ready!(sender.poll_ready(cx));
-        }
-        this.slot = None;
-        Poll::Ready(None)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
-    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use super::{
     connector::{self, Endpoint},
     credentials::{ClientConfigError, Server},
+    http2::PingTrigger,
     pool::{Pool, PooledBody, SendError},
     proxy::Proxy,
 };
@@ -43,13 +44,14 @@ pub(super) fn endpoint(
     server: &Server,
     config: &Config,
     proxy: Option<&Arc<Proxy>>,
+    pings: PingTrigger,
     clock: &Arc<dyn Clock>,
 ) -> Result<Endpoint, ClientConfigError> {
     let connector = match proxy {
         None => connector::tcp(&config.cluster_url, clock),
         Some(proxy) => connector::through(server, config, proxy, clock)?,
     };
-    Endpoint::new(server, config, connector, Arc::clone(clock))
+    Endpoint::new(server, config, connector, pings, Arc::clone(clock))
 }
 
 impl Route {

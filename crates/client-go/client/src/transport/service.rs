@@ -16,6 +16,7 @@ use tower::BoxError;
 use super::{
     credentials::{ClientConfigError, Credentials, Server},
     exec::{ExecCredential, ExecPlugin},
+    http2::PingTrigger,
     issued::{Issued, IssuedState, Now, RefreshNeed},
     pool::{Pool, PooledBody, Purpose},
     proxy::ProxyEnvironment,
@@ -57,6 +58,8 @@ pub(crate) struct Transport {
     /// If `true`, the credentials are not used.
     is_anonymous: bool,
     environment: ProxyEnvironment,
+    /// Shared with [separate](Self::separate) connections.
+    pings: PingTrigger,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// Held while new credentials are loaded and put into use.
@@ -104,7 +107,7 @@ impl Transport {
     }
 
     /// Returns connections to the same server that share no connection, and neither runs of the plugin nor reads of the
-    /// files with these.
+    /// files with these. A dead connection of either makes both send pings.
     pub(crate) fn separate(&self) -> Arc<Self> {
         let state = {
             let State { credentials, issued, routes, checked, run: _ } = &*self.state.lock();
@@ -120,6 +123,7 @@ impl Transport {
             server: self.server.clone(),
             is_anonymous: self.is_anonymous,
             environment: self.environment.clone(),
+            pings: self.pings.clone(),
             clock: Arc::clone(&self.clock),
             state: Mutex::new(state),
             update: tokio::sync::Mutex::default(),
@@ -132,10 +136,12 @@ impl Transport {
         is_anonymous: bool,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, ClientConfigError> {
-        let (from, variables, by) = (server.clone(), environment.clone(), Arc::clone(&clock));
+        let pings = PingTrigger::default();
+        let (from, variables, by) =
+            (server.clone(), environment.clone(), (pings.clone(), Arc::clone(&clock)));
         let (credentials, routes) = off_the_runtime(&server, move || {
             let credentials = load(&from, &variables, is_anonymous)?;
-            let routes = Routes::new(&from, &credentials, None, &by)?;
+            let routes = Routes::new(&from, &credentials, None, &by.0, &by.1)?;
             Ok((Arc::new(credentials), routes))
         })
         .await?;
@@ -143,7 +149,7 @@ impl Transport {
         let issued = IssuedState::default();
         let state = Mutex::new(State { credentials, issued, routes, checked, run: None });
         let update = tokio::sync::Mutex::default();
-        Ok(Arc::new(Self { server, is_anonymous, environment, clock, state, update }))
+        Ok(Arc::new(Self { server, is_anonymous, environment, pings, clock, state, update }))
     }
 
     /// Returns the address of the API server.
@@ -248,12 +254,12 @@ impl Transport {
         let previous = previous.and_then(|issued| issued.credential.identity.clone());
         let is_same_identity = previous == credential.identity;
         let (server, clock, issued) = (self.server.clone(), Arc::clone(&self.clock), credential.clone());
-        let old = routes.clone();
+        let (old, pings) = (routes.clone(), self.pings.clone());
         let built = off_the_runtime(&self.server, move || {
             if is_same_identity {
                 routes.with_credentials(&server, &credentials, Some(&issued))
             } else {
-                Routes::new(&server, &credentials, Some(&issued), &clock)
+                Routes::new(&server, &credentials, Some(&issued), &pings, &clock)
             }
         });
         // The cause can quote the certificate.
@@ -312,7 +318,7 @@ impl Transport {
             (Arc::clone(&state.credentials), state.issued.current().cloned(), state.routes.clone())
         };
         let (server, is_anonymous, clock) = (self.server.clone(), self.is_anonymous, Arc::clone(&self.clock));
-        let (environment, old) = (self.environment.clone(), routes.clone());
+        let (environment, pings, old) = (self.environment.clone(), self.pings.clone(), routes.clone());
         let renewed = off_the_runtime(&self.server, move || {
             let fresh = load(&server, &environment, is_anonymous)?;
             let same_connection = fresh.connection_print == current.connection_print;
@@ -332,7 +338,7 @@ impl Transport {
             let routes = if same_connection {
                 routes.with_credentials(&server, &fresh, issued)?
             } else {
-                Routes::new(&server, &fresh, issued, &clock)?
+                Routes::new(&server, &fresh, issued, &pings, &clock)?
             };
             Ok(Some((Arc::new(fresh), routes, same_connection, same_plugin)))
         });
@@ -382,10 +388,11 @@ impl Routes {
         server: &Server,
         credentials: &Credentials,
         issued: Option<&ExecCredential>,
+        pings: &PingTrigger,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
-        let endpoint = route::endpoint(server, &config, credentials.proxy.as_ref(), clock)?;
+        let endpoint = route::endpoint(server, &config, credentials.proxy.as_ref(), pings.clone(), clock)?;
         let route = |purpose| Route::new(server, &config, Pool::new(endpoint.clone(), purpose)).map(Arc::new);
         Ok(Self {
             requests: route(Purpose::General)?,
@@ -444,3 +451,6 @@ impl fmt::Debug for Transport {
         f.debug_struct("Transport").field("server", &self.server).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

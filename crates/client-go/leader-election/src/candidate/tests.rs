@@ -527,6 +527,65 @@ mod identity {
     }
 }
 
+mod restore {
+    use super::*;
+
+    fn restores(me: &mut Candidate) -> usize {
+        let is_restored = |notice: &&AttemptNotice| matches!(notice, AttemptNotice::Restored { .. });
+        me.take_notices().iter().filter(is_restored).count()
+    }
+
+    /// Starts a renewal whose first write fails. Returns the read that follows.
+    fn failed_renewal(world: &World, me: &mut Candidate) -> Attempt {
+        let renewal = me.try_acquire_or_renew(world.now);
+        let timeout = Err(ApiError::Timeout("update lease".to_owned()));
+        match me.handle_response(renewal, timeout, world.now) {
+            NextStep::Send(read) => *read,
+            NextStep::Done(result) => panic!("{result:?}"),
+        }
+    }
+
+    #[test]
+    fn lower_version_is_reported_once() {
+        let (mut world, mut me) = (World::held_by(""), candidate("me"));
+        world.try_once(&mut me);
+        let backup = me.lease().unwrap().clone();
+        world.wait(2_000);
+        world.try_once(&mut me);
+        world.wait(2_000);
+        let current = me.lease().unwrap().clone();
+        for (read, expected) in [(current, 0), (backup.clone(), 1), (backup, 0)] {
+            let get = failed_renewal(&world, &mut me);
+            me.handle_response(get, Ok(read), world.now);
+            assert_eq!(restores(&mut me), expected);
+        }
+    }
+
+    /// The backup is older than the Lease, which is created again.
+    #[test]
+    fn backup_has_no_lease() {
+        for (version, expected) in [("2", 1), ("200", 0)] {
+            let (mut world, mut me) = (World::new(), candidate("me"));
+            world.try_once(&mut me);
+            let mut lease = me.lease().unwrap().clone();
+            lease.metadata.resource_version = "100".to_owned();
+            world.wait(2_000);
+            let renewal = me.try_acquire_or_renew(world.now);
+            me.handle_response(renewal, Ok(lease.clone()), world.now);
+            world.wait(2_000);
+            let get = failed_renewal(&world, &mut me);
+            let not_found = Err(ApiError::status(404, reason::NOT_FOUND, "no Lease"));
+            let NextStep::Send(create) = me.handle_response(get, not_found, world.now) else {
+                panic!("the Lease is not created")
+            };
+            assert_eq!(restores(&mut me), 0);
+            lease.metadata.resource_version = version.to_owned();
+            me.handle_response(*create, Ok(lease), world.now);
+            assert_eq!(restores(&mut me), expected, "{version}");
+        }
+    }
+}
+
 mod release {
     use super::*;
 

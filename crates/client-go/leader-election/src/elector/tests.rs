@@ -461,6 +461,47 @@ mod renew {
     }
 }
 
+mod restore {
+    use super::*;
+
+    async fn is_notified(me: &Running) -> bool {
+        tokio::time::timeout(Duration::ZERO, me.restored.notified()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_leader_is_notified() {
+        let network = Network::good();
+        let leader = Running::start(config("leader", &network, exact()));
+        sleep(seconds(21.0)).await;
+        let standby = Running::start(config("standby", &Network::beside(&network), exact()));
+        sleep(seconds(5.0)).await;
+        assert!(!is_notified(&leader).await && !is_notified(&standby).await);
+        network.restore(3);
+        sleep(seconds(5.0)).await;
+        assert!(is_notified(&leader).await && !is_notified(&standby).await);
+        sleep(seconds(60.0)).await;
+        assert!(!is_notified(&leader).await, "notified again");
+        leader.task.abort();
+        sleep(seconds(25.0)).await;
+        assert!(standby.gate.is_leader() && !is_notified(&standby).await);
+    }
+
+    /// The gate is closed when the leader reads the Lease.
+    #[tokio::test(start_paused = true)]
+    async fn leader_whose_renewal_is_late_is_notified() {
+        let network = Network::good();
+        let leader = Running::start(config("leader", &network, exact()));
+        sleep(seconds(20.5)).await;
+        network.all(Trip::broken);
+        sleep(seconds(10.0)).await;
+        assert!(!leader.gate.is_leader());
+        network.restore(3);
+        network.all(Trip::good);
+        sleep(seconds(2.0)).await;
+        assert!(is_notified(&leader).await);
+    }
+}
+
 mod release {
     use super::*;
 

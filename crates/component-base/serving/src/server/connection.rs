@@ -194,6 +194,10 @@ pub(super) async fn serve_requests(
         let last_response = Arc::clone(&last_response);
         let response = shared.responder.respond(request, Arc::clone(&peer), permit.begin_request());
         async move {
+            if !is_http2 {
+                // Requests that follow without a pause are answered in turn with those of other connections.
+                tokio::task::yield_now().await;
+            }
             let response = response.await;
             unanswered.answer();
             if is_http2 && is_last(&response) {

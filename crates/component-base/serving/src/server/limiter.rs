@@ -82,6 +82,11 @@ impl ConnectionLimiter {
     ///
     /// If the future is dropped, no connection is admitted or closed.
     pub(super) async fn admit(self: &Arc<Self>) -> ConnectionPermit {
+        if self.connections.lock().by_id.len() >= MAX_CONNECTIONS {
+            // The tasks of connections that have received data or their end run first. Otherwise a server that is behind
+            // closes connections although others have ended.
+            tokio::task::yield_now().await;
+        }
         loop {
             match self.try_admit() {
                 Attempt::Admitted(id, state) => {
@@ -167,6 +172,8 @@ impl Drop for RequestGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use futures_util::FutureExt as _;
     use kcm_clock::{FakeClock, Timestamp};
 
@@ -185,9 +192,11 @@ mod tests {
             Self { limiter: Arc::new(ConnectionLimiter::new(Arc::new(clock.clone()))), clock }
         }
 
-        /// Admits a connection if that is possible at once.
+        /// Admits a connection if that is possible without waiting.
         fn admit(&self) -> Option<ConnectionPermit> {
-            self.limiter.admit().now_or_never()
+            let mut admitted = pin!(self.limiter.admit());
+            // The first poll lets other tasks run.
+            admitted.as_mut().now_or_never().or_else(|| admitted.now_or_never())
         }
 
         /// As many connections as the limit allows, `apart` from each other.
@@ -235,7 +244,8 @@ mod tests {
         limiter.clock.step(GUARANTEED - Duration::from_millis(1));
         assert!(limiter.admit().is_none());
         assert!(evicted(&permits).is_empty());
-        let mut waiting = std::pin::pin!(limiter.limiter.admit());
+        let mut waiting = pin!(limiter.limiter.admit());
+        assert!(waiting.as_mut().now_or_never().is_none());
         assert!(waiting.as_mut().now_or_never().is_none());
         limiter.clock.step(Duration::from_millis(1));
         let _new = waiting.await;
@@ -243,10 +253,21 @@ mod tests {
         // The end of a connection frees its permit.
         let limiter = TestLimiter::new();
         permits = limiter.fill(Duration::ZERO);
-        let mut waiting = std::pin::pin!(limiter.limiter.admit());
+        let mut waiting = pin!(limiter.limiter.admit());
+        assert!(waiting.as_mut().now_or_never().is_none());
         assert!(waiting.as_mut().now_or_never().is_none());
         permits.pop();
         waiting.await;
+    }
+
+    #[tokio::test]
+    async fn connection_that_has_ended_makes_room_first() {
+        let limiter = TestLimiter::new();
+        let mut permits = limiter.fill(SECOND);
+        let ended = permits.pop();
+        tokio::spawn(async move { drop(ended) });
+        let _new = limiter.limiter.admit().await;
+        assert!(evicted(&permits).is_empty());
     }
 
     #[test]

@@ -11,12 +11,14 @@ pub struct Basis {
     pub now: Timestamp,
     /// Oldest state of the cluster that the writer may have acted on. Not after `now`.
     pub since: Timestamp,
+    /// `true` if the writer no longer waits for the write, which may have been decided before later writes of the manager.
+    pub is_abandoned: bool,
 }
 
 impl Basis {
     /// Basis of a write that is based on the current state.
     pub fn current(now: Timestamp) -> Self {
-        Self { now, since: now }
+        Self { now, since: now, is_abandoned: false }
     }
 
     /// `true` if the writer may have acted on an old state.

@@ -111,8 +111,14 @@ pub(super) struct TrackedReplicaSet {
     pods: BTreeSet<String>,
     /// Pods removed or made unready by other clients, with time.
     removed: Vec<(Timestamp, PodLoss)>,
-    /// Times at which other clients added a pod.
-    added: Vec<Timestamp>,
+    /// Pods that the manager adopted, or that other clients added.
+    added: Vec<Addition>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Addition {
+    at: Timestamp,
+    by_manager: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,10 +278,10 @@ impl Model {
         }
         if let Some(tracked) = owner.and_then(|owner| self.sets.get_mut(owner))
             && tracked.pods.insert(uid.to_owned())
-            && !by_manager
+            && (!by_manager || old.is_some())
         {
-            tracked.added.retain(|at| is_retained(*at, now));
-            tracked.added.push(now);
+            tracked.added.retain(|added| is_retained(added.at, now));
+            tracked.added.push(Addition { at: now, by_manager });
         }
         old
     }
@@ -395,9 +401,12 @@ impl TrackedReplicaSet {
         reported.map(|(_, available)| *available).fold(self.current.available, i32::max)
     }
 
-    /// Number of pods added by other clients that a writer may not have observed.
+    /// Number of pods that were adopted, or created by other clients, and that a writer may not have observed. The manager
+    /// observes its own adoptions, except if the write was decided before and is executed late.
     pub(super) fn added(&self, basis: Basis) -> i32 {
-        let unobserved = self.added.iter().filter(|at| basis.is_old() && **at >= basis.since);
+        let unobserved = self.added.iter().filter(|added| {
+            basis.is_old() && added.at >= basis.since && (!added.by_manager || basis.is_abandoned)
+        });
         i32::try_from(unobserved.count()).unwrap_or(i32::MAX)
     }
 

@@ -49,7 +49,7 @@ impl InvariantTest {
         let since = self.now;
         self.advance(1);
         let name = object["metadata"]["name"].as_str().unwrap();
-        let basis = Basis { now: self.now, since };
+        let basis = Basis { since, ..Basis::current(self.now) };
         self.invariants.check_write(&write(verb, "pods", name), &[Change::Applied(object)], basis);
     }
 

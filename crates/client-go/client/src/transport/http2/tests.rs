@@ -68,7 +68,7 @@ async fn open() -> (Http2Sender, JoinHandle<()>, Arc<AtomicUsize>) {
     tokio::spawn(echo(peer));
     let writes = Arc::new(AtomicUsize::new(0));
     let io = Counted { io, writes: Arc::clone(&writes) };
-    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io), PingTrigger::default()).await.unwrap();
     (sender, tokio::spawn(driver), writes)
 }
 
@@ -114,7 +114,7 @@ async fn connection_is_closed_after_the_last_sender() {
 async fn silent_connection_is_closed() {
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
-    let (mut sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let (mut sender, driver) = Http2Sender::open(Box::new(io), PingTrigger::default()).await.unwrap();
     let start = Instant::now();
     let driver = tokio::spawn(driver);
     assert!(matches!(sender.send(request(vec![1])).await, Err(SendFailure::Broken(_))));
@@ -131,7 +131,7 @@ const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 async fn any_byte_answers_a_ping() {
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
-    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io), PingTrigger::default()).await.unwrap();
     let driver = tokio::spawn(driver);
     for pause in [29, 29, 44, 14, 14, 14] {
         tokio::time::sleep(Duration::from_secs(pause)).await;
@@ -157,7 +157,7 @@ async fn until_suspect(sender: &Http2Sender, is_suspect: bool) -> Duration {
 async fn silent_connection_is_suspect_before_it_is_closed() {
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
-    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io), PingTrigger::default()).await.unwrap();
     tokio::spawn(driver);
     let suspect = PING_AFTER + SUSPECT_AFTER;
     assert!((suspect..suspect + Duration::from_secs(1)).contains(&until_suspect(&sender, true).await));
@@ -169,7 +169,7 @@ async fn silent_connection_is_suspect_before_it_is_closed() {
 async fn connection_is_suspect_after_a_request_without_an_answer() {
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
-    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io), PingTrigger::default()).await.unwrap();
     tokio::spawn(driver);
     for (patience, is_suspect) in [(SUSPECT_AFTER / 2, false), (SUSPECT_AFTER, true)] {
         let mut sender = sender.clone();
@@ -185,9 +185,29 @@ async fn connection_is_suspect_after_a_request_without_an_answer() {
     assert!(start.elapsed() <= PING_TIMEOUT + Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
+/// A request without an answer makes the connection of watches send a ping.
+#[tokio::test(start_paused = true)]
+async fn suspect_connection_makes_others_send_pings() {
+    let pings = PingTrigger::default();
+    let mut peers = Vec::new();
+    let mut open = async || {
+        let (io, mut peer) = duplex(1 << 20);
+        peer.write_all(SETTINGS).await.unwrap();
+        peers.push(peer);
+        let (sender, driver) = Http2Sender::open(Box::new(io), pings.clone()).await.unwrap();
+        (sender, tokio::spawn(driver))
+    };
+    let (mut asked, _asked) = open().await;
+    let (_silent, silent) = open().await;
+    tokio::time::timeout(SUSPECT_AFTER, asked.send(request(vec![1]))).await.err().unwrap();
+    let start = Instant::now();
+    silent.await.unwrap();
+    assert_eq!(start.elapsed(), PING_TIMEOUT);
+}
+
 /// A server that is alive answers the ping, after which the connection is used again.
 #[tokio::test(start_paused = true)]
-async fn answered_ping_ends_the_suspicion() {
+async fn connection_is_used_again_after_an_answered_ping() {
     let (io, peer) = duplex(1 << 20);
     tokio::spawn(async move {
         let mut connection = server::handshake(peer).await.unwrap();
@@ -196,7 +216,7 @@ async fn answered_ping_ends_the_suspicion() {
             held.push(request);
         }
     });
-    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io), PingTrigger::default()).await.unwrap();
     tokio::spawn(driver);
     let mut held = sender.clone();
     tokio::time::timeout(SUSPECT_AFTER, held.send(request(vec![1]))).await.err().unwrap();
@@ -216,7 +236,7 @@ async fn idle_connection_is_kept() {
 async fn answered_with(frame: &'static [u8]) -> (Http2Sender, SendFailure) {
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
-    let (mut sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let (mut sender, driver) = Http2Sender::open(Box::new(io), PingTrigger::default()).await.unwrap();
     tokio::spawn(driver);
     let server = tokio::spawn(async move {
         let mut bytes = [0; 1 << 10];
@@ -289,7 +309,8 @@ async fn error_of_a_write_reaches_the_requests() {
     }
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
-    let (mut sender, driver) = Http2Sender::open(Box::new(Failing(io))).await.unwrap();
+    let (mut sender, driver) =
+        Http2Sender::open(Box::new(Failing(io)), PingTrigger::default()).await.unwrap();
     let driver = tokio::spawn(driver);
     let Err(SendFailure::Broken(error)) = sender.send(request(vec![0; 200])).await else {
         panic!("the request did not fail");

@@ -4,7 +4,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use futures_util::future::join_all;
+use bytes::Bytes;
+use futures_util::{FutureExt, future::join_all};
 use http_body_util::{BodyExt, Full};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -247,4 +248,16 @@ async fn surplus_dials_are_limited_without_streams() {
     };
     let answered = tokio::select! { _ = held => unreachable!(), answered = others => answered };
     assert!(answered.is_ok());
+}
+
+/// A renewal can time out earlier than other requests are suspect.
+#[tokio::test(start_paused = true)]
+async fn renewal_without_an_answer_fires_pings() {
+    for (purpose, expected) in [(Purpose::Election, true), (Purpose::General, false)] {
+        let world = world(purpose, |_, _| After(ZERO));
+        let fired = world.pool.pings().fired();
+        let unanswered = tokio::time::timeout(millis(500), world.get("/hold")).await;
+        assert!(unanswered.is_err());
+        assert_eq!(fired.now_or_never().is_some(), expected, "{purpose:?}");
+    }
 }

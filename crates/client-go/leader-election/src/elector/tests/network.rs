@@ -136,6 +136,11 @@ impl Network {
         self.server.lock.edit(change);
     }
 
+    /// Sets the version of the Lease, as the restore of a backup does.
+    pub(super) fn restore(&self, version: u64) {
+        self.server.lock.restore(version);
+    }
+
     pub(super) fn delete(&self) {
         self.server.lock.delete();
     }

@@ -113,6 +113,7 @@ pub(super) struct Running {
     pub(super) gate: LeaderGate,
     pub(super) status: ElectionStatus,
     pub(super) acquire_trigger: AcquireTrigger,
+    pub(super) restored: Arc<Notify>,
     pub(super) told: Arc<Told>,
     pub(super) events: Arc<FakeRecorder>,
     /// Stops a standby or, through `lead`, a leader.
@@ -136,6 +137,7 @@ impl Running {
         };
         let mut elector = LeaderElector::new(config).unwrap();
         let (gate, status, trigger) = (elector.gate(), elector.status(), elector.acquire_trigger());
+        let restored = elector.restored();
         let (stop, lost) = (CancellationToken::new(), CancellationToken::new());
         let paused = Arc::new(Pause::default());
         let task = tokio::spawn(Pausable::new(Arc::clone(&paused), {
@@ -160,7 +162,7 @@ impl Running {
                 outcome
             }
         }));
-        Self { gate, status, acquire_trigger: trigger, told, events, stop, lost, task, paused }
+        Self { gate, status, acquire_trigger: trigger, restored, told, events, stop, lost, task, paused }
     }
 
     pub(super) async fn outcome(self) -> ElectionOutcome<()> {

@@ -160,6 +160,31 @@ async fn until_answered<T>(world: &World, probe: impl Future<Output = T>) -> T {
     }
 }
 
+/// A client that sends requests without reading the responses gets one each time that all tasks have run.
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_turn_with_others() {
+    const SCRAPES: usize = 100;
+    let world = world().await;
+    let client = Client { is_http1: true, ..Client::with_token("good") };
+    assert_eq!(client.get(&world, "/metrics").await.status, 200);
+    let mut busy = client.connect(world.address, "localhost").await.unwrap();
+    let scrape = "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n";
+    busy.write_all(scrape.repeat(SCRAPES).as_bytes()).await.unwrap();
+    busy.flush().await.unwrap();
+    let (mut seen, mut most) = (1, 0);
+    let all = async {
+        while seen <= SCRAPES {
+            tokio::task::yield_now().await;
+            let scrapes = world.scrapes.load(Ordering::Relaxed);
+            (seen, most) = (scrapes, most.max(scrapes - seen));
+        }
+    };
+    // The connection has ended if not all of them are answered.
+    let outcome = tokio::time::timeout(Duration::from_secs(60), all).await;
+    assert!(outcome.is_ok(), "{seen} of {SCRAPES} requests were answered");
+    assert!(most <= 2, "{most} at once");
+}
+
 #[tokio::test]
 async fn handshakes() {
     assert_probes_succeed(Incomplete::Handshake).await;

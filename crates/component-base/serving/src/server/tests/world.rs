@@ -2,7 +2,10 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -72,6 +75,8 @@ pub(super) struct Setup {
     pub(super) authentication: AuthenticationOptions,
     pub(super) authorization: AuthorizationOptions,
     pub(super) has_client: bool,
+    /// Number of calls of the handler of `/metrics`.
+    pub(super) scrapes: Arc<AtomicUsize>,
 }
 
 impl Setup {
@@ -85,6 +90,7 @@ impl Setup {
             authentication: AuthenticationOptions::default(),
             authorization: AuthorizationOptions::default(),
             has_client: true,
+            scrapes: Arc::default(),
         }
     }
 
@@ -101,9 +107,14 @@ impl Setup {
             Arc::clone(&clock),
         );
         let access = access.await?;
+        let scrapes = Arc::clone(&self.scrapes);
+        let metrics = move |_: &Request<'_>| {
+            scrapes.fetch_add(1, Ordering::Relaxed);
+            Response::text("up 1\n")
+        };
         let routes = Routes::new()
             .health("/healthz", &HealthChecks::new())
-            .exact("/metrics", handler(|_| Response::text("up 1\n")))
+            .exact("/metrics", handler(metrics))
             .exact("/large", handler(|_| Response::text(vec![b'x'; 15 * 1024 * 1024])))
             .exact("/panic", handler(|_| panic!("on purpose")))
             .exact_with_body("/echo", Method::PUT, handler(echo));
@@ -119,6 +130,7 @@ impl Setup {
             address,
             clock: self.clock,
             api: self.api,
+            scrapes: self.scrapes,
             shutdown: shutdown.clone(),
             ended,
             _guard: shutdown.drop_guard(),
@@ -135,6 +147,7 @@ pub(super) struct World {
     pub(super) address: SocketAddr,
     pub(super) clock: FakeClock,
     pub(super) api: FakeApiServer,
+    pub(super) scrapes: Arc<AtomicUsize>,
     pub(super) shutdown: CancellationToken,
     pub(super) ended: tokio::task::JoinHandle<()>,
     _guard: DropGuard,
