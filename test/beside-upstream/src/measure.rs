@@ -46,7 +46,7 @@ pub(crate) struct Measurement {
     pub(crate) under_client: Option<UnderClient>,
 }
 
-/// Counters of the requests of the manager.
+/// Counters of the requests of the manager, from the start of the rollout.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
     /// Requests without a response, or with a server error.
     pub(crate) failed: u64,
-    /// Lists.
+    /// Lists, from the start of the manager.
     pub(crate) lists: u64,
 }
 

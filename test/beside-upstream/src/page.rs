@@ -7,7 +7,7 @@ use crate::{
     measure::{Measurement, Who},
     probe,
     run::CONVERGENCE,
-    verdict::{Comparison, QUANTITIES, Quantity, exceeded, median, values},
+    verdict::{Comparison, QUANTITIES, Quantity, converged, exceeded, median, values},
 };
 
 /// Introduction of the page.
@@ -57,8 +57,17 @@ pub(crate) fn page(measurements: &[Measurement]) -> String {
     text.push_str(
         "\nA row counts only if the fault was seen to reach both managers; the column *Reached* contains the counters. ",
     );
-    let _ =
-        writeln!(text, "`>` marks a run that had not converged {} s after the fault.", CONVERGENCE.as_secs());
+    let _ = writeln!(
+        text,
+        "A run that has not converged {} s after the fault counts with that time, and the column *Convergence* contains the \
+         number of rounds that have. If fewer rounds of this manager than of upstream's have converged, this manager is worse, \
+         whatever the noise.",
+        CONVERGENCE.as_secs()
+    );
+    text.push_str(
+        "\nIf upstream's manager has not converged in a round, and this one has in all, excess pods and requests are not \
+         compared, because upstream's has done less.\n",
+    );
     if !has_upstream {
         text.push_str(
             "\n**Upstream's binary was not given (`KUBE_CONTROLLER_MANAGER`).** This manager alone was run against the \
@@ -114,8 +123,13 @@ fn row(text: &mut String, fault: &Fault, runs: &[&Measurement]) {
         let _ = write!(text, "| `{}` | {name} | {reached} |", fault.name);
         for quantity in quantities(fault) {
             let value = median(&values(runs, who, quantity)).unwrap_or_default();
-            let late = quantity.name == "Convergence" && own.iter().any(|run| !run.converged);
-            let _ = write!(text, " {}{} |", if late { ">" } else { "" }, number(value));
+            let (rounds, converged) = converged(runs, who);
+            let note = if quantity.name == "Convergence" && converged < rounds {
+                format!(" ({converged} of {rounds} converged)")
+            } else {
+                String::new()
+            };
+            let _ = write!(text, " {}{note} |", number(value));
         }
         let verdict = if who == Who::Ours { verdict(fault, runs) } else { String::new() };
         let _ = writeln!(text, " {verdict} |");
@@ -135,8 +149,19 @@ pub(crate) fn verdict(fault: &Fault, runs: &[&Measurement]) -> String {
             format!("**exceeds the bounds**: {}", exceeded.join(", "))
         };
     }
-    let (mut worse, mut better) = (Vec::new(), Vec::new());
+    let (mut worse, mut better, mut omitted) = (Vec::new(), Vec::new(), Vec::new());
+    let ((our_rounds, ours_converged), (rounds, theirs_converged)) =
+        (converged(runs, Who::Ours), converged(runs, Who::Upstream));
+    let upstream_is_unfinished = ours_converged == our_rounds && theirs_converged < rounds;
     for quantity in quantities(fault) {
+        if quantity.grows_with_work && upstream_is_unfinished {
+            omitted.push(quantity.name.to_lowercase());
+            continue;
+        }
+        if quantity.name == "Convergence" && ours_converged * rounds < theirs_converged * our_rounds {
+            worse.push(format!("convergence in {ours_converged} of {our_rounds} rounds"));
+            continue;
+        }
         let (ours, theirs) = (values(runs, Who::Ours, quantity), values(runs, Who::Upstream, quantity));
         let by = |difference| {
             format!("{} by {} {}", quantity.name.to_lowercase(), number(difference), quantity.unit)
@@ -161,7 +186,13 @@ pub(crate) fn verdict(fault: &Fault, runs: &[&Measurement]) -> String {
     if !better.is_empty() {
         parts.push(format!("better: {}", better.join(", ")));
     }
-    if parts.is_empty() { "equal".to_owned() } else { parts.join("; ") }
+    if parts.is_empty() {
+        parts.push("equal".to_owned());
+    }
+    if !omitted.is_empty() {
+        parts.push(format!("not compared: {}", omitted.join(", ")));
+    }
+    parts.join("; ")
 }
 
 /// `true` if the API server of the task can produce the fault.
@@ -175,4 +206,68 @@ fn number(value: f64) -> String {
     // No negative zero.
     let rounded = if rounded == 0.0 { 0.0 } else { rounded };
     if rounded.fract() == 0.0 { format!("{rounded:.0}") } else { format!("{rounded:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that converged 5 s after the fault, or not within the limit.
+    fn run(manager: Who, round: usize, converged: bool) -> Measurement {
+        Measurement {
+            fault: "503-bursts".to_owned(),
+            manager,
+            round,
+            reached: 1,
+            without_leader: 0.0,
+            terms: 0,
+            convergence: if converged { 5.0 } else { 150.0 },
+            converged,
+            excess: 0,
+            below_minimum: 0.0,
+            requests: 500,
+            memory: 20.0,
+            exits: Vec::new(),
+            lives: true,
+            under_client: None,
+        }
+    }
+
+    fn fault(name: &str) -> &'static Fault {
+        CATALOGUE.iter().flat_map(|group| group.faults).find(|fault| fault.name == name).unwrap()
+    }
+
+    fn runs(ours: [bool; 3], theirs: [bool; 3]) -> Vec<Measurement> {
+        let of =
+            |who, all: [bool; 3]| (1..).zip(all).map(move |(round, converged)| run(who, round, converged));
+        of(Who::Ours, ours).chain(of(Who::Upstream, theirs)).collect()
+    }
+
+    fn verdict_on(runs: &[Measurement]) -> String {
+        verdict(fault("503-bursts"), &runs.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn round_without_convergence_is_worse() {
+        let all = [true; 3];
+        let one_missing = [true, false, true];
+        assert_eq!(verdict_on(&runs(all, all)), "equal");
+        let worse = runs(one_missing, all);
+        assert_eq!(verdict_on(&worse), "**worse**: convergence in 2 of 3 rounds");
+        assert!(page(&worse).contains("| 5 (2 of 3 converged) |"));
+        assert_eq!(verdict_on(&runs(one_missing, one_missing)), "equal");
+        assert_eq!(verdict_on(&runs(all, one_missing)), "equal; not compared: excess pods, requests");
+    }
+
+    #[test]
+    fn availability_is_compared_with_an_unfinished_upstream() {
+        let mut runs = runs([true; 3], [false; 3]);
+        for ours in runs.iter_mut().filter(|run| run.manager == Who::Ours) {
+            (ours.below_minimum, ours.requests, ours.excess) = (80.0, 900, 50);
+        }
+        assert_eq!(
+            verdict_on(&runs),
+            "**worse**: below minimum by 80 pod·s; better: convergence by 145 s; not compared: excess pods, requests"
+        );
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
     error::SuiteError,
     lease::Renewal,
     measure::Measurement,
-    verdict::Quantity,
+    verdict::{DEFAULT, Quantity},
 };
 
 /// Interval of the probes.
@@ -55,22 +55,21 @@ pub(crate) const QUANTITIES: [Quantity; 4] = [
         name: "Slowest probe",
         unit: "s",
         floor: 0.5,
-        share: 0.1,
         of: |run| of(run, |under| under.slowest_probe),
+        ..DEFAULT
     },
     Quantity {
         name: "Failed probes",
-        unit: "",
         floor: 1.0,
-        share: 0.1,
         of: |run| of(run, |under| under.failed_probes as f64),
+        ..DEFAULT
     },
     Quantity {
         name: "Longest renewal",
         unit: "s",
         floor: 1.0,
-        share: 0.1,
         of: |run| of(run, |under| under.renewal),
+        ..DEFAULT
     },
     // No less than 0.8 of upstream's speed.
     Quantity {
@@ -79,6 +78,7 @@ pub(crate) const QUANTITIES: [Quantity; 4] = [
         floor: 1.0,
         share: 0.25,
         of: |run| of(run, |under| under.rollout),
+        ..DEFAULT
     },
 ];
 

@@ -2,6 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kcm_client::Request;
+use kcm_clock::Clock as _;
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
     error::SuiteError,
     measure::Tally,
     observer::Observer,
+    run::{POLL_INTERVAL, SETUP},
     scene::Scene,
     webhook::Webhook,
 };
@@ -157,10 +159,23 @@ impl Scene<'_> {
             },
         });
         self.create(&deployments, &deployment).await?;
+        let path = format!("{deployments}/gone");
+        let clock = self.cluster.clock.clone();
+        let limit = clock.monotonic() + SETUP;
+        // Without a ReplicaSet, the creation of one is refused, and not that of pods.
+        while self.replicas(&path).await? < GONE_REPLICAS[0] && clock.monotonic() < limit {
+            clock.sleep(POLL_INTERVAL).await;
+        }
         self.cluster.delete(&format!("/api/v1/namespaces/{name}")).await?;
         let scale = json!({"spec": {"replicas": GONE_REPLICAS[1]}}).to_string();
-        let request = Request::strategic_merge_patch(format!("{deployments}/gone"), scale);
+        let request = Request::strategic_merge_patch(path, scale);
         self.cluster.api.send(&request).await?;
         Ok(())
+    }
+
+    /// Number of pods in the status of a Deployment.
+    async fn replicas(&self, path: &str) -> Result<u64, SuiteError> {
+        let deployment: Value = serde_json::from_slice(&self.cluster.api.send(&Request::get(path)).await?)?;
+        Ok(deployment["status"]["replicas"].as_u64().unwrap_or(0))
     }
 }

@@ -82,7 +82,7 @@ impl Run<'_> {
             return Err(self.late("the setup of the workload"));
         }
         self.count();
-        self.tally = Tally::default();
+        self.tally = Tally { lists: self.tally.lists, ..Tally::default() };
         self.observer.with(|observed| {
             observed.below_minimum = 0.0;
             observed.before = observed.pods.len();

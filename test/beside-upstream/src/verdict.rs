@@ -15,18 +15,36 @@ pub(crate) struct Quantity {
     pub(crate) floor: f64,
     /// Part of upstream's value that the difference must exceed.
     pub(crate) share: f64,
+    /// `true` if a manager that has not converged has a lower value because it has done less.
+    pub(crate) grows_with_work: bool,
     pub(crate) of: fn(&Measurement) -> f64,
 }
 
+/// Quantity with the values that most quantities have.
+pub(crate) const DEFAULT: Quantity =
+    Quantity { name: "", unit: "", floor: 0.0, share: 0.1, grows_with_work: false, of: |_| 0.0 };
+
 /// All quantities, in the order of the columns.
 pub(crate) const QUANTITIES: [Quantity; 7] = [
-    Quantity { name: "Without a leader", unit: "s", floor: 2.0, share: 0.1, of: |run| run.without_leader },
-    Quantity { name: "Convergence", unit: "s", floor: 2.0, share: 0.1, of: |run| run.convergence },
-    Quantity { name: "Excess pods", unit: "", floor: 2.0, share: 0.1, of: |run| run.excess as f64 },
-    Quantity { name: "Below minimum", unit: "pod·s", floor: 25.0, share: 0.1, of: |run| run.below_minimum },
-    Quantity { name: "Requests", unit: "", floor: 50.0, share: 0.1, of: |run| run.requests as f64 },
-    Quantity { name: "Peak memory", unit: "MiB", floor: 4.0, share: 0.1, of: |run| run.memory },
-    Quantity { name: "Exits", unit: "", floor: 0.5, share: 0.0, of: |run| run.exits.len() as f64 },
+    Quantity { name: "Without a leader", unit: "s", floor: 2.0, of: |run| run.without_leader, ..DEFAULT },
+    Quantity { name: "Convergence", unit: "s", floor: 2.0, of: |run| run.convergence, ..DEFAULT },
+    Quantity {
+        name: "Excess pods",
+        floor: 2.0,
+        grows_with_work: true,
+        of: |run| run.excess as f64,
+        ..DEFAULT
+    },
+    Quantity { name: "Below minimum", unit: "pod·s", floor: 25.0, of: |run| run.below_minimum, ..DEFAULT },
+    Quantity {
+        name: "Requests",
+        floor: 50.0,
+        grows_with_work: true,
+        of: |run| run.requests as f64,
+        ..DEFAULT
+    },
+    Quantity { name: "Peak memory", unit: "MiB", floor: 4.0, of: |run| run.memory, ..DEFAULT },
+    Quantity { name: "Exits", floor: 0.5, share: 0.0, of: |run| run.exits.len() as f64, ..DEFAULT },
 ];
 
 /// Comparison of a quantity.
@@ -81,6 +99,12 @@ impl Quantity {
 /// Values of a quantity in the rounds of a manager.
 pub(crate) fn values(runs: &[&Measurement], who: Who, quantity: &Quantity) -> Vec<f64> {
     runs.iter().filter(|run| run.manager == who).map(|run| (quantity.of)(run)).collect()
+}
+
+/// Number of rounds of a manager, and of those that have converged.
+pub(crate) fn converged(runs: &[&Measurement], who: Who) -> (usize, usize) {
+    let own = runs.iter().filter(|run| run.manager == who);
+    (own.clone().count(), own.filter(|run| run.converged).count())
 }
 
 /// Names of the bounds that a run exceeds.

@@ -30,7 +30,7 @@ use crate::{
 
 /// Delay of a slow webhook.
 const SLOW: Duration = Duration::from_secs(25);
-/// Largest number of replicas of a ReplicaSet that the webhook admits.
+/// Number of replicas up to which the webhook lets a ReplicaSet grow.
 const MAX_REPLICAS: u64 = 30;
 /// Finalizer that the webhook adds.
 pub(crate) const FINALIZER: &str = "beside-upstream.test/finalizer";
@@ -86,7 +86,7 @@ async fn respond(
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let body = request.into_body().collect().await?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let patch = patch(admission, &review["request"]["object"]);
+    let patch = patch(admission, &review["request"]["object"], &review["request"]["oldObject"]);
     let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
     if !patch.is_empty() || admission == Admission::Slow {
         changed.fetch_add(1, Ordering::SeqCst);
@@ -106,8 +106,10 @@ async fn respond(
     Ok(response)
 }
 
-/// JSON patch for a new object.
-fn patch(admission: Admission, object: &Value) -> Vec<Value> {
+/// JSON patch for a new object. `old` is null for a creation.
+fn patch(admission: Admission, object: &Value, old: &Value) -> Vec<Value> {
+    let replicas = |object: &Value| object["spec"]["replicas"].as_u64().unwrap_or(0);
+    let most = replicas(old).max(MAX_REPLICAS);
     let has_owner = object["metadata"]["ownerReferences"].is_array();
     match admission {
         Admission::OwnersStripped if has_owner => {
@@ -119,8 +121,8 @@ fn patch(admission: Admission, object: &Value) -> Vec<Value> {
         Admission::FinalizersAdded if has_owner => {
             vec![json!({"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]})]
         }
-        Admission::ReplicasMutated if object["spec"]["replicas"].as_u64() > Some(MAX_REPLICAS) => {
-            vec![json!({"op": "replace", "path": "/spec/replicas", "value": MAX_REPLICAS})]
+        Admission::ReplicasMutated if replicas(object) > most => {
+            vec![json!({"op": "replace", "path": "/spec/replicas", "value": most})]
         }
         _ => Vec::new(),
     }
@@ -134,10 +136,18 @@ mod tests {
     fn patches_apply_to_owned_pods_and_large_replica_sets() {
         let pod = json!({"metadata": {"ownerReferences": [{"name": "web-1"}], "labels": {"app": "web"}}});
         for admission in [Admission::OwnersStripped, Admission::LabelsChanged, Admission::FinalizersAdded] {
-            assert_eq!(patch(admission, &pod).len(), 1, "{admission:?}");
-            assert!(patch(admission, &json!({"metadata": {}})).is_empty(), "{admission:?}");
+            assert_eq!(patch(admission, &pod, &Value::Null).len(), 1, "{admission:?}");
+            assert!(patch(admission, &json!({"metadata": {}}), &Value::Null).is_empty(), "{admission:?}");
         }
-        assert_eq!(patch(Admission::ReplicasMutated, &json!({"spec": {"replicas": 31}})).len(), 1);
-        assert!(patch(Admission::ReplicasMutated, &json!({"spec": {"replicas": 30}})).is_empty());
+        let grown = |from: Value, to: u64| {
+            patch(
+                Admission::ReplicasMutated,
+                &json!({"spec": {"replicas": to}}),
+                &json!({"spec": {"replicas": from}}),
+            )
+        };
+        assert_eq!(grown(Value::Null, 31)[0]["value"], 30);
+        assert_eq!(grown(json!(50), 95)[0]["value"], 50);
+        assert!(grown(json!(0), 30).is_empty() && grown(json!(75), 60).is_empty());
     }
 }

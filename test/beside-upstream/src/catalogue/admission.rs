@@ -79,7 +79,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "replicas-mutated",
-        what: "a webhook sets the replicas of ReplicaSets to at most 30 for 5 s",
+        what: "a webhook lets no ReplicaSet grow beyond 30 replicas for 5 s",
         effect: Effect::Admission(Admission::ReplicasMutated),
         lasts: Lasts::Seconds(5),
         bounds: Bounds { excess: 100, ..Bounds::UNHARMED },

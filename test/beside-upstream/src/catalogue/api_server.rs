@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Bounds, Effect, Fault, Lasts};
+use super::{Bounds, Effect, Fault, Lasts, Rule};
 use crate::proxy::http::Http;
 
 /// Pause of the bursts of errors.
@@ -85,14 +85,17 @@ pub(super) const FAULTS: &[Fault] = &[
         lasts: Lasts::Seconds(0),
         reached: "restored stores",
         bounds: Bounds { excess: 100, ..Bounds::RESTARTED },
-        ..NONE
+        rule: Some(Rule {
+            adr: "adr/0012-leader-election.md",
+            text: "a leader exits after a restore of etcd, so that the next one reads all objects",
+        }),
     },
     Fault {
         name: "no-watch-list",
         what: "`--feature-gates=WatchList=false`",
         effect: Effect::ServerFlags(&["--feature-gates=WatchList=false"]),
         lasts: Lasts::Throughout,
-        reached: "starts of kube-apiserver",
+        reached: "lists",
         ..NONE
     },
     Fault {

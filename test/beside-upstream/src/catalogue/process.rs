@@ -1,6 +1,6 @@
 //! Faults of the manager's process.
 
-use super::{Bounds, Effect, Fault, Lasts};
+use super::{Bounds, Effect, Fault, Lasts, Rule};
 
 const NONE: Fault = Fault {
     name: "",
@@ -27,6 +27,10 @@ pub(super) const FAULTS: &[Fault] = &[
         effect: Effect::Stop,
         lasts: Lasts::Seconds(30),
         bounds: Bounds::RESTARTED,
+        rule: Some(Rule {
+            adr: "adr/0012-leader-election.md",
+            text: "the term of a leader ends with its Lease, which is not released after that",
+        }),
         ..NONE
     },
     Fault {
