@@ -143,16 +143,7 @@ impl Rollouts {
     }
 
     fn preview_snapshot(&self, namespace: &str, name: &str) -> kcm_preview::Snapshot {
-        let kcm_rollouts::Snapshot {
-            replica_sets,
-            pods,
-            quotas,
-            limit_ranges,
-            disruption_budgets,
-            autoscalers,
-            nodes,
-            ..
-        } = rollout_snapshot(&self.server, namespace);
+        let found = rollout_snapshot(&self.server, namespace);
         let deployment = self.server.get(Resource::DEPLOYMENTS, namespace, name).ok();
         let all = self.server.list(Resource::PODS, None, &ListOptions::default());
         let others = all.map(|all| all.items).unwrap_or_default().into_iter();
@@ -161,15 +152,16 @@ impl Rollouts {
             taken: self.clock.now(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            is_sandbox: true,
             deployment: deployment.map(|deployment| deployment.value().clone()),
-            replica_sets,
-            pods,
+            replica_sets: found.replica_sets.seen().to_vec(),
+            pods: found.pods.seen().to_vec(),
             other_pods: others.map(|pod| pod.value().clone()).collect(),
-            nodes,
-            quotas,
-            limit_ranges,
-            disruption_budgets,
-            autoscalers,
+            nodes: found.nodes.seen().to_vec(),
+            quotas: found.quotas.seen().to_vec(),
+            limit_ranges: found.limit_ranges.seen().to_vec(),
+            disruption_budgets: found.disruption_budgets.seen().to_vec(),
+            autoscalers: found.autoscalers.seen().to_vec(),
             ..kcm_preview::Snapshot::default()
         }
     }

@@ -46,6 +46,9 @@ pub struct ApiServerConfig {
     pub faults: Faults,
     /// Webhook of creations over HTTP. `None` admits all.
     pub admission: Option<AdmissionHook>,
+    /// If `true`, usage that the status of a ResourceQuota contains is charged to new objects even if the objects that
+    /// used it do not exist any more, as upstream does until the quota controller has updated the status.
+    pub charge_quota_status: bool,
     /// Revision of the empty store, at least 1.
     pub first_revision: u64,
     /// Source of container logs.
@@ -64,6 +67,7 @@ impl Default for ApiServerConfig {
             audit: None,
             faults: Faults::default(),
             admission: None,
+            charge_quota_status: false,
             first_revision: FIRST_REVISION,
             logs: Arc::new(|pod, container| {
                 format!(
@@ -124,7 +128,8 @@ impl ApiServer {
     }
 
     fn with(store: Store, config: ApiServerConfig) -> Arc<Self> {
-        let registry = Registry::new(store, Arc::clone(&config.clock), Arc::clone(&config.random));
+        let mut registry = Registry::new(store, Arc::clone(&config.clock), Arc::clone(&config.random));
+        registry.charge_quota_status = config.charge_quota_status;
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             match registry.create(&Resource::NAMESPACES.into(), "", namespace, &WriteOptions::default()) {

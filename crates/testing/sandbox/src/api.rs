@@ -7,7 +7,7 @@ use kcm_apiserver::{
     ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, PatchType, Resource,
     Subresource, WatchEvent, WatchStart, Watcher, WriteOptions,
 };
-use kcm_clock::Clock;
+use kcm_clock::{Clock, Timestamp};
 use serde_json::{Map, Value, json};
 use tracing::debug;
 
@@ -31,6 +31,37 @@ pub(crate) struct Change {
     pub(crate) old: Option<Arc<Object>>,
     /// `true` if the object was deleted; `object` is its last state.
     pub(crate) deleted: bool,
+}
+
+/// Event about a pod, without its times and count. Equal drafts are counted in one event.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EventDraft {
+    pub(crate) type_: &'static str,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    /// Field path of the container.
+    pub(crate) container: Option<String>,
+    pub(crate) component: &'static str,
+}
+
+impl EventDraft {
+    pub(crate) fn normal(reason: &str, message: String) -> Self {
+        let component = "kubelet";
+        Self { type_: "Normal", reason: reason.to_owned(), message, container: None, component }
+    }
+
+    pub(crate) fn warning(reason: &str, message: String) -> Self {
+        Self { type_: "Warning", ..Self::normal(reason, message) }
+    }
+
+    /// Failure of the controller that attaches volumes.
+    pub(crate) fn attach(message: String) -> Self {
+        Self { component: "attachdetach-controller", ..Self::warning("FailedAttachVolume", message) }
+    }
+
+    pub(crate) fn in_field(self, path: String) -> Self {
+        Self { container: Some(path), ..self }
+    }
 }
 
 /// Stream of changes, starting with the current state.
@@ -58,6 +89,10 @@ impl Api {
 
     pub(crate) fn now(&self) -> Time {
         self.clock.now().into()
+    }
+
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// The current time with six fractional digits, as in leases.
@@ -173,6 +208,50 @@ impl Api {
         let mut emptied = namespace.value().clone();
         emptied["spec"]["finalizers"] = json!([]);
         self.server.finalize(emptied, &WriteOptions::default()).map(drop)
+    }
+
+    /// Creates an event about a pod with the kubelet as source. Returns its name. A failure is only logged.
+    pub(crate) fn record_event(
+        &self,
+        pod: &Object,
+        draft: &EventDraft,
+        host: &str,
+        number: u64,
+    ) -> Option<String> {
+        let (now, component) = (self.clock.now(), draft.component);
+        let time = Time::new(now);
+        // The number separates events of the same instant.
+        let name = format!("{}.{:x}", pod.name(), now.as_nanosecond() + i128::from(number));
+        let mut event = json!({
+            "metadata": { "name": name, "namespace": pod.namespace() },
+            "involvedObject": {
+                "apiVersion": pod.api_version(), "kind": pod.resource().kind(), "namespace": pod.namespace(),
+                "name": pod.name(), "uid": pod.uid(), "resourceVersion": pod.revision().to_string(),
+            },
+            "type": draft.type_, "reason": draft.reason, "message": draft.message, "count": 1,
+            "firstTimestamp": time, "lastTimestamp": time,
+            "source": { "component": component, "host": host },
+            "reportingComponent": component, "reportingInstance": host,
+        });
+        if let Some(container) = &draft.container {
+            event["involvedObject"]["fieldPath"] = container.as_str().into();
+        }
+        match self.create(Resource::EVENTS, pod.namespace(), event) {
+            Ok(_) => Some(name),
+            Err(error) => {
+                debug!(?pod, reason = draft.reason, %error, "Failed to create event");
+                None
+            }
+        }
+    }
+
+    /// Records that an event has happened `count` times, the last time now.
+    pub(crate) fn count_event(&self, pod: &Object, name: &str, count: u32) -> Result<(), ApiStatus> {
+        let patch = json!({ "count": count, "lastTimestamp": self.now() });
+        let (namespace, options) = (pod.namespace(), WriteOptions::default());
+        self.server
+            .patch(Resource::EVENTS, namespace, name, None, PatchType::Merge, patch, &options)
+            .map(drop)
     }
 
     /// Creates an event about an object. A failure is only logged.

@@ -1,7 +1,7 @@
 //! Simulated kubelets: start the pods of the simulated nodes, make them ready, crash and stop them.
 //!
-//! The model follows KWOK: the behaviour of a pod depends on the pod and on a few delays. Annotations on the pod
-//! template simulate failures, and so do the image tags in [`MISSING_IMAGE_TAGS`]:
+//! The behaviour of a pod depends on the pod and on a few delays. Annotations on the pod template simulate failures,
+//! and so do the image tags in [`MISSING_IMAGE_TAGS`]:
 //!
 //! | annotation | effect |
 //! |---|---|
@@ -11,7 +11,36 @@
 //! | `kube-sandbox/unready-after: 30s` | the pod becomes unready this long after it became ready |
 //! | `kube-sandbox/crash-after: 10s` | the container crashes this long after each start |
 //! | `kube-sandbox/image-pull: fail` | the image cannot be pulled, the container never starts |
+//! | `kube-sandbox/behavior: JSON` | see below |
+//!
+//! Without `behavior`, a pod has a short course after KWOK's model: one status once its containers run, no intermediate
+//! states, probes or normal events. With it, even with the value `{}`, the pod has the states, events, probes, restarts
+//! and back-offs of a kubelet, in the kubelet's order and with its delays. All members are optional; durations have
+//! Go's form, such as `1m30s`:
+//!
+//! | member | effect |
+//! |---|---|
+//! | `containers.NAME.pull` | `{"takes": "4m"}`, or `{"error": MESSAGE, "failures": 2}` without a limit by default |
+//! | `containers.NAME.config`, `.create` | `CreateContainerConfigError` or `CreateContainerError` with this message |
+//! | `containers.NAME.runs` | the container ends this long after each start, with `exitCode`, `reason` and `message` |
+//! | `containers.NAME.crashes` | only this number of runs ends |
+//! | `containers.NAME.ready`, `.unreadyAfter` | the readiness probe succeeds after this time, or `never`; fails again |
+//! | `containers.NAME.startup` | the startup probe succeeds after this time, or `never` |
+//! | `containers.NAME.liveness` | `{"failsAfter": "20s"}`: the liveness probe fails this long after each start |
+//! | `mount`, `attach`, `sandbox`, `network` | the step fails with this message, until the time `recovers` |
+//! | `reject` | `{"reason": "OutOfcpu", "message": MESSAGE}`: the kubelet does not admit the pod |
+//! | `evict` | `{"after": "10s", "message": MESSAGE}`: the kubelet evicts the pod |
+//! | `stop` | time from deletion to removal, or `never` |
+//! | `node` | node to which the behaviour is limited |
+//!
+//! The kubelet of a node whose condition `Ready` is `Unknown` does nothing.
+//!
+//! A probe is simulated only if the container declares it. A container without a readiness probe is ready while it runs.
 
+mod behavior;
+mod container;
+mod events;
+mod pod;
 mod status;
 
 use std::{
@@ -20,25 +49,29 @@ use std::{
     time::Duration,
 };
 
-use kcm_api::{GoDuration, Time};
+use kcm_api::{ObjectKey, Time};
 use kcm_apiserver::{Object, Resource};
 use kcm_clock::{Clock, Random};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use self::status::{ContainerState, PodStatus};
+use self::{
+    events::Events,
+    pod::{Context, Outcome, PodState, Work},
+    status::PodStatus,
+};
 use crate::{
-    api::{Api, Change, field},
+    api::{Api, Change, EventDraft, condition, field},
     timers::Timers,
 };
 
-/// First delay before a crashed container is restarted; doubled after each crash.
-const INITIAL_BACK_OFF: Duration = Duration::from_secs(10);
-/// Maximum delay before a crashed container is restarted.
-const MAX_BACK_OFF: Duration = Duration::from_secs(300);
+pub use self::behavior::PodBehavior;
 
 /// Image tags that cannot be pulled. Test suites use them for images that must not exist.
 pub const MISSING_IMAGE_TAGS: [&str; 3] = ["broken", "404", "does-not-exist"];
+
+/// Time after which a step is tried again whose node is lost.
+const NODE_RETRY: Duration = Duration::from_secs(10);
 
 /// Delays of the simulated kubelet.
 #[derive(Debug, Clone, Copy)]
@@ -64,36 +97,16 @@ pub(crate) struct Kubelet {
     random: Arc<dyn Random>,
     /// State of each bound pod, by UID.
     pods: HashMap<String, PodState>,
+    events: Events,
     timers: Timers<Timer>,
     /// Number of pod addresses assigned.
     addresses: u32,
 }
 
-#[derive(Debug, Default)]
-struct PodState {
-    address: u32,
-    restarts: i32,
-    stopping: bool,
-    /// End of the pod's active deadline for which a timer exists, in seconds since 1970.
-    deadline: Option<i64>,
-    /// Time of the last start of the containers.
-    started: Option<Time>,
-}
-
 #[derive(Debug)]
 struct Timer {
     uid: String,
-    transition: Transition,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Transition {
-    Start,
-    LoseReadiness,
-    Crash,
-    Restart,
-    ExceedDeadline,
-    Stop,
+    work: Work,
 }
 
 impl Kubelet {
@@ -110,6 +123,7 @@ impl Kubelet {
             missing_image_tags,
             random,
             pods: HashMap::new(),
+            events: Events::default(),
             timers: Timers::new(clock),
             addresses: 0,
         }
@@ -135,116 +149,159 @@ impl Kubelet {
         let (pod, uid) = (&change.object, change.object.uid());
         if change.deleted {
             self.pods.remove(uid);
+            self.events.forget(uid);
             return;
         }
         if !self.nodes.contains(field(pod.value(), "/spec/nodeName")) {
             return;
         }
         if !self.pods.contains_key(uid) {
-            self.add_pod(pod);
+            self.add_pod(api, pod);
         }
         let Some(state) = self.pods.get_mut(uid) else { return };
         if pod.is_deleting() && !std::mem::replace(&mut state.stopping, true) {
-            let grace = pod.value().pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
-            let delay = annotated_duration(pod, "stop-delay").unwrap_or(self.config.pod_stop_delay);
-            let delay = delay.min(Duration::from_secs(grace.unwrap_or(0)));
-            self.timers.add(delay, Timer { uid: uid.to_owned(), transition: Transition::Stop });
+            self.stop(api, pod);
         } else {
             observe_generation(api, pod);
             let deadline = deadline_of(pod.value());
             if let Some(deadline) = deadline.filter(|deadline| state.deadline != Some(*deadline)) {
                 state.deadline = Some(deadline);
                 let left = deadline.saturating_sub(api.now().unix());
-                let timer = Timer { uid: uid.to_owned(), transition: Transition::ExceedDeadline };
+                let timer = Timer { uid: uid.to_owned(), work: Work::ExceedDeadline };
                 self.timers.add(Duration::from_secs(u64::try_from(left).unwrap_or(0)), timer);
             }
+            self.observe_gates(api, pod);
         }
     }
 
-    fn add_pod(&mut self, pod: &Object) {
+    fn add_pod(&mut self, api: &Api, pod: &Object) {
         self.addresses += 1;
-        let state = PodState { address: self.addresses, ..PodState::default() };
-        self.pods.insert(pod.uid().to_owned(), state);
+        let state = PodState::new(pod, self.addresses, &self.missing_image_tags, api.timestamp());
+        let uid = pod.uid().to_owned();
+        let delay = state.annotations.ready_delay.unwrap_or(self.config.pod_ready_delay);
+        self.pods.insert(uid.clone(), state);
         // A pod that is already running is left unchanged.
-        if matches!(field(pod.value(), "/status/phase"), "" | "Pending") {
-            let delay = annotated_duration(pod, "ready-delay").unwrap_or(self.config.pod_ready_delay);
+        if matches!(field(pod.value(), "/status/phase"), "" | "Pending") && !pod.is_deleting() {
             // A jitter of 20% separates the pods. More would change the course of a rollout.
             let delay = kcm_clock::jitter(&*self.random, delay, 0.2);
-            self.timers.add(delay, Timer { uid: pod.uid().to_owned(), transition: Transition::Start });
+            let mut outcome = Outcome::default();
+            if let Some(state) = self.pods.get_mut(&uid) {
+                state.begin(delay, &mut outcome);
+            }
+            self.complete(api, pod, outcome);
         }
+    }
+
+    /// Starts the termination of a deleted pod.
+    fn stop(&mut self, api: &Api, pod: &Object) {
+        let Some(state) = self.pods.get(pod.uid()) else { return };
+        let mut outcome = Outcome::default();
+        if state.is_detailed() {
+            let running = state.containers.iter().filter(|container| container.is_running());
+            outcome.events.extend(running.map(|container| {
+                let text = format!("Stopping container {}", container.name);
+                EventDraft::normal("Killing", text).of_container(container)
+            }));
+        }
+        if let Some(delay) = state.stop_delay(self.config.pod_stop_delay) {
+            let grace = pod.value().pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
+            let delay = delay.min(Duration::from_secs(grace.unwrap_or(0)));
+            outcome.timers.push((delay, Work::Stop));
+        }
+        self.complete(api, pod, outcome);
     }
 
     fn handle_timer(&mut self, api: &Api, timer: &Timer) {
         // The pod may have been deleted.
-        let (Some(state), Some(pod)) = (self.pods.get(&timer.uid), api.by_uid(&timer.uid)) else { return };
-        if timer.transition == Transition::Stop {
+        let (Some(state), Some(pod)) = (self.pods.get_mut(&timer.uid), api.by_uid(&timer.uid)) else {
+            return;
+        };
+        if is_lost(api, field(pod.value(), "/spec/nodeName")) {
+            self.timers.add(NODE_RETRY, Timer { uid: timer.uid.clone(), work: timer.work });
+            return;
+        }
+        let (is_finished, is_stop) = (is_finished(pod.value()), timer.work == Work::Stop);
+        let mut outcome = Outcome::default();
+        let context =
+            Context { now: api.timestamp(), random: &*self.random, stop_delay: self.config.pod_stop_delay };
+        if is_stop {
+            if state.is_detailed() && !is_finished {
+                state.handle(timer.work, context, &mut outcome);
+                self.complete(api, &pod, outcome);
+            }
             if let Err(error) = api.remove(&pod) {
                 debug!(?pod, %error, "Failed to remove pod");
             }
-        } else if !state.stopping && !pod.is_deleting() && !is_finished(pod.value()) {
-            self.advance(api, &pod, timer);
+            return;
+        }
+        if state.stopping || pod.is_deleting() || is_finished {
+            return;
+        }
+        // The deadline may have been changed since the timer was set.
+        if timer.work == Work::ExceedDeadline
+            && deadline_of(pod.value()).is_none_or(|end| end > api.now().unix())
+        {
+            return;
+        }
+        state.handle(timer.work, context, &mut outcome);
+        self.complete(api, &pod, outcome);
+    }
+
+    /// Reports the results of a step.
+    fn complete(&mut self, api: &Api, pod: &Object, outcome: Outcome) {
+        if outcome.changed && !self.write_status(api, pod) {
+            return;
+        }
+        for (delay, work) in outcome.timers {
+            self.timers.add(delay, Timer { uid: pod.uid().to_owned(), work });
+        }
+        for event in outcome.events {
+            self.events.record(api, pod, event);
         }
     }
 
-    fn advance(&mut self, api: &Api, pod: &Object, timer: &Timer) {
-        let Some(state) = self.pods.get_mut(&timer.uid) else { return };
-        let mut next = None;
-        let container = match timer.transition {
-            Transition::Start | Transition::Restart
-                if pull_fails(pod.value(), &self.missing_image_tags)
-                    || annotation(pod, "image-pull") == Some("fail") =>
-            {
-                ContainerState::ImagePullBackOff
-            }
-            Transition::Start | Transition::Restart => {
-                state.started = Some(api.now());
-                next = annotated_duration(pod, "crash-after").map(|delay| (delay, Transition::Crash));
-                if annotation(pod, "ready") == Some("never") {
-                    ContainerState::Running
-                } else {
-                    next = next.or_else(|| {
-                        annotated_duration(pod, "unready-after").map(|d| (d, Transition::LoseReadiness))
-                    });
-                    ContainerState::Ready
-                }
-            }
-            Transition::LoseReadiness => ContainerState::Running,
-            // The deadline may have been changed since the timer was set.
-            Transition::ExceedDeadline
-                if deadline_of(pod.value()).is_some_and(|end| end <= api.now().unix()) =>
-            {
-                ContainerState::DeadlineExceeded
-            }
-            Transition::ExceedDeadline => return,
-            Transition::Crash => {
-                let doublings = u32::try_from(state.restarts).unwrap_or(0).min(8);
-                next =
-                    Some(((INITIAL_BACK_OFF * 2_u32.pow(doublings)).min(MAX_BACK_OFF), Transition::Restart));
-                state.restarts += 1;
-                ContainerState::CrashLoopBackOff
-            }
-            Transition::Stop => return,
-        };
-        let now = api.now();
-        let status = PodStatus {
-            container,
-            restarts: state.restarts,
-            address: state.address,
-            started: state.started.unwrap_or(now),
-            now,
-        };
-        let patch = json!({ "status": status.of(pod.value()) });
-        if let Err(error) = api.patch_status(pod, &patch) {
+    /// Writes the status of a pod. Returns `false` if the server refuses it.
+    fn write_status(&self, api: &Api, pod: &Object) -> bool {
+        let Some(state) = self.pods.get(pod.uid()) else { return false };
+        let patch = json!({ "status": status_of(state, api.now()).of(pod.value()) });
+        let written = api.patch_status(pod, &patch);
+        if let Err(error) = &written {
             warn!(?pod, %error, "Failed to update pod status");
+        }
+        written.is_ok()
+    }
+
+    /// Updates the condition `Ready` if a readiness gate has changed.
+    fn observe_gates(&self, api: &Api, pod: &Object) {
+        let value = pod.value();
+        let has_gates = value.pointer("/spec/readinessGates").is_some_and(Value::is_array);
+        let Some(state) =
+            self.pods.get(pod.uid()).filter(|_| has_gates && condition(value, "Ready").is_some())
+        else {
             return;
-        }
-        if let Some((delay, transition)) = next {
-            self.timers.add(delay, Timer { uid: timer.uid.clone(), transition });
-        }
-        if let Some((reason, message)) = container.warning_event(pod.value()) {
-            api.event(pod, "Warning", reason, &message, "kubelet");
+        };
+        let ran = state.containers.iter().any(|container| container.run > 0);
+        if ran && !is_finished(value) && status_of(state, api.now()).ready_differs(value) {
+            self.write_status(api, pod);
         }
     }
+}
+
+fn status_of(state: &PodState, now: Time) -> PodStatus<'_> {
+    PodStatus {
+        containers: &state.containers,
+        address: state.address,
+        has_sandbox: state.has_sandbox,
+        failure: state.failure.as_ref(),
+        stopped: state.stopped,
+        now,
+    }
+}
+
+/// `true` if the condition `Ready` of the node is `Unknown`: its kubelet has stopped.
+fn is_lost(api: &Api, node: &str) -> bool {
+    let node = api.get(Resource::NODES, &ObjectKey::new("", node));
+    node.is_ok_and(|node| condition(node.value(), "Ready").is_some_and(|ready| ready["status"] == "Unknown"))
 }
 
 /// Reports the generation of a pod that has changed since its start.
@@ -269,43 +326,4 @@ fn deadline_of(pod: &Value) -> Option<i64> {
 /// `true` if the pod has a terminal phase; such a pod never runs again.
 fn is_finished(pod: &Value) -> bool {
     matches!(field(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
-/// Value of the annotation `kube-sandbox/<name>`.
-fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
-    pod.annotation(&format!("kube-sandbox/{name}"))
-}
-
-/// Value of the annotation as a duration such as `5s`, `1.5s` or `200ms`. Invalid and negative values are ignored.
-fn annotated_duration(pod: &Object, name: &str) -> Option<Duration> {
-    GoDuration::parse(annotation(pod, name)?).ok()?.to_std()
-}
-
-/// `true` if a container's image has one of `missing_tags`.
-fn pull_fails(pod: &Value, missing_tags: &[String]) -> bool {
-    let broken = |container: &Value| {
-        let tag = field(container, "/image").rsplit_once(':').map(|(_, tag)| tag);
-        tag.is_some_and(|tag| missing_tags.iter().any(|missing| missing == tag))
-    };
-    pod.pointer("/spec/containers").and_then(Value::as_array).is_some_and(|all| all.iter().any(broken))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_image_tags_fail_to_pull() {
-        let tags = MISSING_IMAGE_TAGS.map(str::to_owned);
-        let fails = |image: &str| {
-            let pod = json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
-            pull_fails(&pod, &tags)
-        };
-        for image in ["nginx:broken", "webserver:404", "localhost:5000/a/b:does-not-exist"] {
-            assert!(fails(image), "{image}");
-        }
-        for image in ["broken", "broken:1", "nginx:1.404", "localhost:404/nginx"] {
-            assert!(!fails(image), "{image}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Simulated cluster in one process: the embedded API server and the components around it.
 //!
-//! *Upstream counterpart:* none. The components simulate kube-scheduler, the kubelet (after KWOK's model), the garbage
+//! *Upstream counterpart:* none. The components simulate kube-scheduler, the kubelet, the garbage
 //! collector, the publishers of the root CA and of the Service `kubernetes`, and the namespace, service account,
 //! disruption and resource quota controllers, as far as Deployments and `kubectl` need them.
 //!
@@ -26,7 +26,7 @@ mod servers;
 mod timers;
 mod yield_budget;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kcm_apiserver::{ApiServer, ApiStatus};
 use kcm_clock::{Clock, Random};
@@ -38,7 +38,7 @@ use self::{
 };
 
 pub use self::{
-    kubelet::{KubeletConfig, MISSING_IMAGE_TAGS},
+    kubelet::{KubeletConfig, MISSING_IMAGE_TAGS, PodBehavior},
     rollouts::rollout_snapshot,
     servers::serve_pod,
 };
@@ -68,6 +68,7 @@ pub struct Sandbox {
     /// Names of the simulated nodes.
     nodes: BTreeSet<String>,
     missing_image_tags: Vec<String>,
+    quota_delay: Duration,
     root_ca: Option<String>,
 }
 
@@ -82,7 +83,16 @@ impl Sandbox {
         let api = Arc::new(Api::new(server, Arc::clone(&clock)));
         let nodes = nodes::create(&api, nodes)?;
         let missing_image_tags = MISSING_IMAGE_TAGS.map(str::to_owned).into();
-        Ok(Self { api, clock, random, kubelet, nodes, missing_image_tags, root_ca: None })
+        Ok(Self {
+            api,
+            clock,
+            random,
+            kubelet,
+            nodes,
+            missing_image_tags,
+            quota_delay: quota::DELAY,
+            root_ca: None,
+        })
     }
 
     /// Adds tags to [`MISSING_IMAGE_TAGS`]. Images with these tags cannot be pulled.
@@ -90,6 +100,22 @@ impl Sandbox {
     pub fn with_missing_image_tags(mut self, tags: impl IntoIterator<Item = String>) -> Self {
         self.missing_image_tags.extend(tags);
         self
+    }
+
+    /// Lets the images of all tags be pulled, as in a copy of a real cluster.
+    #[must_use]
+    pub fn without_missing_image_tags(mut self) -> Self {
+        self.missing_image_tags.clear();
+        self
+    }
+
+    /// Sets the time between a change of an object and the update of the ResourceQuotas that count it. Upstream's quota
+    /// controller updates a quota when the watch reports that a pod has ended or was removed, and all quotas every five
+    /// minutes. Admission depends on the time only with
+    /// [`charge_quota_status`](kcm_apiserver::ApiServerConfig::charge_quota_status).
+    #[must_use]
+    pub fn with_quota_delay(self, delay: Duration) -> Self {
+        Self { quota_delay: delay, ..self }
     }
 
     /// Adds nodes that exist already, such as copies of another cluster's. Their pods run in the sandbox, too.
@@ -130,7 +156,7 @@ impl Sandbox {
                     kubelet.run(api()),
                     GarbageCollector::default().run(api()),
                     Disruption::default().run(api()),
-                    Quotas::default().run(api()),
+                    Quotas::new(self.quota_delay).run(api()),
                     publishers,
                 );
             } => {}

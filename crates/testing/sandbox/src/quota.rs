@@ -11,10 +11,12 @@ use tracing::debug;
 use crate::api::{Api, Change};
 
 /// Delay between a change and the calculation, so that a burst of changes causes one calculation.
-const DELAY: Duration = Duration::from_millis(50);
+pub(crate) const DELAY: Duration = Duration::from_millis(50);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Quotas {
+    /// Delay between a change and the calculation.
+    delay: Duration,
     /// Namespaces with quotas.
     limited: BTreeSet<String>,
     /// Namespaces with changed objects.
@@ -22,6 +24,10 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
+    pub(crate) fn new(delay: Duration) -> Self {
+        Self { delay, limited: BTreeSet::new(), changed: BTreeSet::new() }
+    }
+
     /// Updates quotas until the server has stopped.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
@@ -29,7 +35,7 @@ impl Quotas {
             if self.changed.is_empty() {
                 continue;
             }
-            api.sleep(DELAY).await;
+            api.sleep(self.delay).await;
             changes.budget().reset();
             changes.drain(|change| self.handle_change(change)).await;
             for namespace in std::mem::take(&mut self.changed) {

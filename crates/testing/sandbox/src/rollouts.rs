@@ -1,7 +1,7 @@
 //! Objects that a diagnosis of a rollout reads, from the embedded API server.
 
 use kcm_apiserver::{ApiServer, ListOptions, Resource};
-use kcm_rollouts::Snapshot;
+use kcm_rollouts::{Known, Snapshot};
 use serde_json::Value;
 
 /// Reads the objects of `namespace` and the nodes for [`kcm_rollouts::diagnose`].
@@ -15,17 +15,20 @@ pub fn rollout_snapshot(server: &ApiServer, namespace: &str) -> Snapshot {
     };
     let lease = server.resource("coordination.k8s.io", "leases");
     let lease = lease.and_then(|leases| server.get(leases, "kube-system", "kube-controller-manager").ok());
+    let found = server.get(Resource::NAMESPACES, "", namespace).ok();
+    let read = |group: &str, plural: &str| Known::Read(namespaced(group, plural));
     Snapshot {
-        deployments: namespaced("apps", "deployments"),
-        replica_sets: namespaced("apps", "replicasets"),
-        pods: namespaced("", "pods"),
-        events: namespaced("", "events"),
-        quotas: namespaced("", "resourcequotas"),
-        limit_ranges: namespaced("", "limitranges"),
-        disruption_budgets: namespaced("policy", "poddisruptionbudgets"),
-        autoscalers: namespaced("autoscaling", "horizontalpodautoscalers"),
-        nodes: list(Resource::NODES, None),
-        lease: lease.map(|lease| lease.value().clone()),
-        unreadable: Vec::new(),
+        deployments: read("apps", "deployments"),
+        replica_sets: read("apps", "replicasets"),
+        pods: read("", "pods"),
+        events: read("", "events"),
+        quotas: read("", "resourcequotas"),
+        limit_ranges: read("", "limitranges"),
+        disruption_budgets: read("policy", "poddisruptionbudgets"),
+        autoscalers: read("autoscaling", "horizontalpodautoscalers"),
+        nodes: Known::Read(list(Resource::NODES, None)),
+        namespace: Known::Read(found.map(|namespace| namespace.value().clone())),
+        lease: Known::Read(lease.map(|lease| lease.value().clone())),
+        controllers: Vec::new(),
     }
 }

@@ -1,6 +1,8 @@
 //! Simulated scheduler: binds each pod to the node with the fewest pods that matches the pod's node selector.
 //!
-//! Resources, affinity and taints are ignored, except `spec.unschedulable`: rollouts do not depend on them.
+//! Host ports and required anti-affinity to labels on one node are observed, because a rolling update can wait for them
+//! forever. Resources, other affinity and taints are ignored, except `spec.unschedulable`: rollouts do not depend on
+//! them. Pods of other schedulers are ignored.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -9,7 +11,7 @@ use std::{
 
 use kcm_api::ObjectKey;
 use kcm_apiserver::{Object, Resource};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tracing::{debug, warn};
 
 use crate::{
@@ -40,10 +42,26 @@ struct NodeState {
 }
 
 impl NodeState {
-    /// `true` if the node has the labels that the pod selects.
-    fn matches(&self, pod: &Value) -> bool {
+    /// Reason for which the pod cannot run on the node beside `others`.
+    fn excludes(&self, pod: &Value, others: &[Arc<Object>]) -> Option<&'static str> {
         let selector = pod.pointer("/spec/nodeSelector").and_then(Value::as_object);
-        selector.into_iter().flatten().all(|(key, value)| self.node.label(key) == value.as_str())
+        if !selector.into_iter().flatten().all(|(key, value)| self.node.label(key) == value.as_str()) {
+            return Some("didn't match Pod's node affinity/selector");
+        }
+        let on_node = |other: &&Arc<Object>| {
+            let phase = field(other.value(), "/status/phase");
+            field(other.value(), "/spec/nodeName") == self.node.name()
+                && !matches!(phase, "Succeeded" | "Failed")
+        };
+        others.iter().filter(on_node).find_map(|other| {
+            if host_ports(pod).any(|port| host_ports(other.value()).any(|used| used == port)) {
+                Some("didn't have free ports for the requested pod ports")
+            } else if anti_affinities(pod).any(|labels| has_labels(other, labels)) {
+                Some("didn't match pod anti-affinity rules")
+            } else {
+                None
+            }
+        })
     }
 }
 
@@ -95,7 +113,7 @@ impl Scheduler {
         } else if !node.is_empty() {
             self.pending.remove(&key);
             self.record_assignment(pod, node);
-        } else if !pod.is_deleting() && !is_gated(pod.value()) {
+        } else if !pod.is_deleting() && !is_gated(pod.value()) && !has_other_scheduler(pod.value()) {
             self.pending.insert(key);
         }
     }
@@ -116,10 +134,12 @@ impl Scheduler {
                 self.pending.remove(&key);
                 continue;
             };
-            let matching = self.nodes.iter().filter(|(_, node)| node.matches(pod.value()));
+            let others = neighbours(api, &pod);
+            let fits = |node: &NodeState| node.excludes(pod.value(), &others).is_none();
+            let matching = self.nodes.iter().filter(|(_, node)| fits(node));
             let least_used = matching.min_by_key(|(_, node)| node.pods).map(|(name, _)| name.clone());
             let Some(node) = least_used else {
-                self.report_unschedulable(api, &pod);
+                self.report_unschedulable(api, &pod, &others);
                 continue;
             };
             self.pending.remove(&key);
@@ -132,22 +152,22 @@ impl Scheduler {
     }
 
     /// Reports on the pod, once, that no node is available.
-    fn report_unschedulable(&self, api: &Api, pod: &Object) {
+    fn report_unschedulable(&self, api: &Api, pod: &Object, others: &[Arc<Object>]) {
         if condition(pod.value(), "PodScheduled")
             .is_some_and(|condition| condition["reason"] == UNSCHEDULABLE)
         {
             return;
         }
         let (all, schedulable) = (self.all_nodes.len(), self.nodes.len());
-        let reasons = [
-            (schedulable, "didn't match Pod's node affinity/selector"),
-            (all.saturating_sub(schedulable), "were unschedulable"),
-        ];
-        let reasons: Vec<String> = reasons
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, reason)| format!("{count} node(s) {reason}"))
-            .collect();
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for reason in self.nodes.values().filter_map(|node| node.excludes(pod.value(), others)) {
+            *reasons.entry(reason).or_default() += 1;
+        }
+        if all > schedulable {
+            reasons.insert("were unschedulable", all - schedulable);
+        }
+        let reasons: Vec<String> =
+            reasons.iter().map(|(reason, count)| format!("{count} node(s) {reason}")).collect();
         let message = match all {
             0 => "no nodes available to schedule pods".to_owned(),
             _ => format!("0/{all} nodes are available: {}.", reasons.join(", ")),
@@ -165,4 +185,35 @@ impl Scheduler {
 
 fn is_gated(pod: &Value) -> bool {
     pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty())
+}
+
+/// `true` if the pod names another scheduler.
+fn has_other_scheduler(pod: &Value) -> bool {
+    !matches!(field(pod, "/spec/schedulerName"), "" | "default-scheduler")
+}
+
+/// Pods of the namespace, if the pod has host ports or anti-affinity.
+fn neighbours(api: &Api, pod: &Object) -> Vec<Arc<Object>> {
+    let is_exclusive =
+        host_ports(pod.value()).next().is_some() || anti_affinities(pod.value()).next().is_some();
+    if is_exclusive { api.list(Resource::PODS, pod.namespace()) } else { Vec::new() }
+}
+
+fn host_ports(pod: &Value) -> impl Iterator<Item = u64> {
+    let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+    let ports = containers.filter_map(|container| container["ports"].as_array()).flatten();
+    ports.filter_map(|port| port["hostPort"].as_u64()).filter(|port| *port > 0)
+}
+
+/// Labels of pods that must not be on the same node.
+fn anti_affinities(pod: &Value) -> impl Iterator<Item = &Map<String, Value>> {
+    let path = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = pod.pointer(path).and_then(Value::as_array).into_iter().flatten();
+    terms
+        .filter(|term| term["topologyKey"] == "kubernetes.io/hostname")
+        .filter_map(|term| term.pointer("/labelSelector/matchLabels")?.as_object())
+}
+
+fn has_labels(pod: &Object, labels: &Map<String, Value>) -> bool {
+    labels.iter().all(|(key, value)| pod.label(key) == value.as_str())
 }

@@ -123,7 +123,8 @@ impl Registry {
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
         let key = store::key(namespace, &name);
         let now = self.clock.now();
-        let request = quota::Request::new(&self.store, resource, namespace, &object, now);
+        let request =
+            quota::Request::new(&self.store, resource, namespace, &object, now, self.charge_quota_status);
         let mut object = Some(object);
         let outcome = self.store.update(
             resource,

@@ -45,6 +45,8 @@ pub(crate) struct Registry {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    /// If `true`, quotas charge the usage in their status until the quota controller updates it.
+    pub(crate) charge_quota_status: bool,
     /// Progress of the removal of expired objects.
     expiry: parking_lot::Mutex<batch::Expiry>,
     custom: parking_lot::RwLock<Arc<CustomResources>>,
@@ -67,6 +69,7 @@ impl Registry {
             store,
             clock,
             random,
+            charge_quota_status: false,
             expiry,
             custom: parking_lot::RwLock::default(),
             definitions: parking_lot::Mutex::new(()),

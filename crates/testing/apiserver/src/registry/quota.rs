@@ -4,8 +4,9 @@
 //! ResourceQuota.
 //!
 //! DEVIATION: upstream charges new objects to the status of the quota. Here, the objects are counted under the lock of
-//! the write, so a quota is exact and is enforced before its status is set. Updates are not refused. Amounts are read
-//! from the objects before the lock is taken.
+//! the write, so a quota is exact and is enforced before its status is set. With `charge_quota_status`, usage that the
+//! status still contains is charged, too, as upstream does until the quota controller has updated the status. Updates are
+//! not refused. Amounts are read from the objects before the lock is taken.
 
 mod amount;
 mod pod;
@@ -44,6 +45,8 @@ pub(super) struct Request {
     object: Value,
     /// Quotas of the namespace, by revision, with the amounts of the existing objects.
     quotas: HashMap<u64, (Arc<Object>, Measured)>,
+    /// If `true`, usage in the status of a quota is charged even if the objects do not exist any more.
+    charge_status: bool,
 }
 
 impl Request {
@@ -54,6 +57,7 @@ impl Request {
         namespace: &str,
         object: &Value,
         now: Timestamp,
+        charge_status: bool,
     ) -> Option<Self> {
         if !resource.is_namespaced() {
             return None;
@@ -62,7 +66,7 @@ impl Request {
         if quotas.is_empty() {
             return None;
         }
-        let mut request = Self { resource, object: object.clone(), quotas: HashMap::new() };
+        let mut request = Self { resource, object: object.clone(), quotas: HashMap::new(), charge_status };
         let count = store.read(|state| state.iter(resource, namespace).count());
         for quota in quotas {
             let spec = &quota.value()["spec"];
@@ -105,7 +109,11 @@ impl Request {
         {
             return Err(format!("failed quota: {}: {missing}", quota.name()));
         }
-        let hard = self.limits(spec, state.iter(self.resource, quota.namespace()).count());
+        let hard = if self.charge_status {
+            self.all_limits(spec)
+        } else {
+            self.limits(spec, state.iter(self.resource, quota.namespace()).count())
+        };
         let names: Vec<String> = hard.keys().cloned().collect();
         let requested = amounts(self.resource, &self.object, &names, now);
         if requested.values().all(Amount::is_zero) {
@@ -114,8 +122,12 @@ impl Request {
         let known = |object: &Object| measured.and_then(|measured| measured.get(&object.revision()).cloned());
         // Decodes only objects that were written since the others were measured.
         let amounts = |object: &Object| known(object).unwrap_or_else(|| measure(object, spec, &names, now));
-        let used =
+        let mut used =
             usage_of(self.resource, state.iter(self.resource, quota.namespace()), spec, &names, amounts);
+        for (name, amount) in used.iter_mut().filter(|_| self.charge_status) {
+            let charged = Amount::parse(&quota.value()["status"]["used"][name]);
+            *amount = charged.filter(|charged| charged > amount).unwrap_or(*amount);
+        }
         let exceeds = |name: &&String| {
             let (requested, used) = (&requested[*name], &used[*name]);
             !requested.is_zero() && used.plus(requested) > hard[*name]
@@ -333,7 +345,7 @@ mod tests {
                 create(Resource::PODS, pod(name));
             }
             let (store, now) = (&server.registry.store, server.config.clock.now());
-            let request = Request::new(store, Resource::PODS, "default", &pod("d"), now).unwrap();
+            let request = Request::new(store, Resource::PODS, "default", &pod("d"), now, false).unwrap();
             let amounts: Vec<usize> = request.quotas.values().map(|(_, measured)| measured.len()).collect();
             assert_eq!(amounts, [measured], "{name}");
         }

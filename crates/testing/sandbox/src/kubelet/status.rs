@@ -1,86 +1,105 @@
 //! Pod status reported by the simulated kubelet.
+//!
+//! *Upstream counterpart:* `pkg/kubelet/status/generate.go` and `getPhase` in `pkg/kubelet/kubelet_pods.go`.
 
 use kcm_api::Time;
 use serde_json::{Value, json};
 
+use super::container::{Container, Role, State};
 use crate::api::{condition, field};
 
-/// Message of a pod that has exceeded its deadline, as upstream.
-const DEADLINE_EXCEEDED: &str = "Pod was active on the node longer than the specified deadline";
-
-/// State of the containers of a pod. All containers have the same state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ContainerState {
-    Ready,
-    Running,
-    CrashLoopBackOff,
-    ImagePullBackOff,
-    /// Stopped because the pod has exceeded `activeDeadlineSeconds`.
-    DeadlineExceeded,
-}
-
-impl ContainerState {
-    /// Reason and message of the warning event for this state, if any.
-    pub(super) fn warning_event(self, pod: &Value) -> Option<(&'static str, String)> {
-        let name = field(pod, "/spec/containers/0/name");
-        match self {
-            Self::Ready | Self::Running => None,
-            Self::DeadlineExceeded => Some(("DeadlineExceeded", DEADLINE_EXCEEDED.to_owned())),
-            Self::CrashLoopBackOff => {
-                Some(("BackOff", format!("Back-off restarting failed container {name}")))
-            }
-            Self::ImagePullBackOff => {
-                let image = field(pod, "/spec/containers/0/image");
-                Some(("Failed", format!("Failed to pull image \"{image}\": there is no such image")))
-            }
-        }
-    }
-}
+/// Address of the simulated nodes.
+const HOST_IP: &str = "10.0.0.1";
 
 /// Input of the reported status.
 #[derive(Debug)]
-pub(super) struct PodStatus {
-    pub(super) container: ContainerState,
-    pub(super) restarts: i32,
+pub(super) struct PodStatus<'a> {
+    /// Init containers first.
+    pub(super) containers: &'a [Container],
     /// Number of the pod's address.
     pub(super) address: u32,
-    /// Time of the last start of the containers.
-    pub(super) started: Time,
+    /// `true` once the pod sandbox and its network exist.
+    pub(super) has_sandbox: bool,
+    /// Reason and message of a pod that failed.
+    pub(super) failure: Option<&'a Failure>,
+    /// `true` if the pod was deleted, and its containers have stopped.
+    pub(super) stopped: bool,
     pub(super) now: Time,
 }
 
-impl PodStatus {
+/// End of a pod by the kubelet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) reason: String,
+    pub(super) message: String,
+    /// `true` if the pod has the condition `DisruptionTarget`.
+    pub(super) disrupted: bool,
+    /// `true` if the kubelet has not admitted the pod. Such a pod has no container statuses.
+    pub(super) rejected: bool,
+}
+
+/// Status, reason and message of a condition.
+struct Verdict {
+    holds: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Verdict {
+    const TRUE: Self = Self { holds: true, reason: "", message: String::new() };
+
+    const fn no(reason: &'static str, message: String) -> Self {
+        Self { holds: false, reason, message }
+    }
+}
+
+impl PodStatus<'_> {
     /// Status of `pod`, as a strategic merge patch.
     pub(super) fn of(&self, pod: &Value) -> Value {
-        let ready = self.container == ContainerState::Ready;
-        let started = self.container != ContainerState::ImagePullBackOff;
-        let address = format!(
-            "10.{}.{}.{}",
-            1 + (self.address >> 16) % 250,
-            (self.address >> 8) % 256,
-            self.address % 256
-        );
-        let unready = if started { "ContainersNotReady" } else { "ContainersNotInitialized" };
-        let condition = |type_: &str, holds: bool| self.condition(pod, type_, holds, unready);
+        let phase = self.phase();
+        let ready = self.containers_ready(phase);
+        let mut conditions = vec![
+            self.condition(pod, "PodReadyToStartContainers", &self.sandbox()),
+            self.condition(pod, "Initialized", &self.initialized(phase)),
+            self.condition(pod, "Ready", &self.ready(pod, &ready)),
+            self.condition(pod, "ContainersReady", &ready),
+        ];
+        if let Some(failure) = self.failure.filter(|failure| failure.disrupted) {
+            let verdict =
+                Verdict { holds: true, reason: "TerminationByKubelet", message: failure.message.clone() };
+            conditions.push(self.condition(pod, "DisruptionTarget", &verdict));
+        }
         let mut status = json!({
             "observedGeneration": pod.pointer("/metadata/generation"),
-            "phase": if started { "Running" } else { "Pending" },
-            "conditions": [
-                condition("PodReadyToStartContainers", true),
-                condition("Initialized", true),
-                condition("Ready", ready),
-                condition("ContainersReady", ready),
-            ],
-            "hostIP": "10.0.0.1",
-            "hostIPs": [{ "ip": "10.0.0.1" }],
-            "podIP": address,
-            "podIPs": [{ "ip": address }],
-            "containerStatuses": self.containers(pod, "/spec/containers"),
+            "phase": phase,
+            "conditions": conditions,
+            "hostIP": HOST_IP,
+            "hostIPs": [{ "ip": HOST_IP }],
         });
-        if self.container == ContainerState::DeadlineExceeded {
-            status["phase"] = json!("Failed");
-            status["reason"] = json!("DeadlineExceeded");
-            status["message"] = json!(DEADLINE_EXCEEDED);
+        let address = if pod.pointer("/spec/hostNetwork") == Some(&Value::Bool(true)) {
+            Some(HOST_IP.to_owned())
+        } else {
+            self.has_sandbox.then(|| self.pod_address())
+        };
+        if let Some(address) = address {
+            status["podIPs"] = json!([{ "ip": address }]);
+            status["podIP"] = json!(address);
+        }
+        let rejected = self.failure.is_some_and(|failure| failure.rejected);
+        if !rejected {
+            let (uid, initializing) = (field(pod, "/metadata/uid"), self.has_init_containers());
+            let statuses = |init: bool| -> Value {
+                let some = self.containers.iter().filter(|one| (one.role != Role::App) == init);
+                some.map(|container| container.status(uid, initializing)).collect()
+            };
+            status["containerStatuses"] = statuses(false);
+            if initializing {
+                status["initContainerStatuses"] = statuses(true);
+            }
+        }
+        if let Some(failure) = self.failure {
+            status["reason"] = json!(failure.reason);
+            status["message"] = json!(failure.message);
         }
         if pod.pointer("/status/startTime").is_none() {
             status["startTime"] = json!(self.now);
@@ -88,60 +107,120 @@ impl PodStatus {
         status
     }
 
+    /// `true` if the `Ready` condition of `pod` differs from its readiness gates and containers.
+    pub(super) fn ready_differs(&self, pod: &Value) -> bool {
+        let ready = self.ready(pod, &self.containers_ready(self.phase()));
+        condition(pod, "Ready").is_some_and(|old| (old["status"] == "True") != ready.holds)
+    }
+
+    fn pod_address(&self) -> String {
+        let number = self.address;
+        format!("10.{}.{}.{}", 1 + (number >> 16) % 250, (number >> 8) % 256, number % 256)
+    }
+
+    fn has_init_containers(&self) -> bool {
+        self.containers.iter().any(|one| one.role != Role::App)
+    }
+
+    fn phase(&self) -> &'static str {
+        if self.failure.is_some() {
+            return "Failed";
+        }
+        if self.stopped {
+            let ended = |one: &Container| match &one.state {
+                State::Terminated(end) => end.exit_code == 0,
+                State::Waiting { .. } | State::Running { .. } => false,
+            };
+            let mut apps = self.containers.iter().filter(|one| one.role == Role::App);
+            return if apps.all(ended) { "Succeeded" } else { "Failed" };
+        }
+        let waits = |one: &Container| match one.role {
+            Role::Init | Role::Sidecar => !one.initialized,
+            Role::App => matches!(one.state, State::Waiting { .. }) && one.last.is_none(),
+        };
+        if self.containers.iter().any(waits) { "Pending" } else { "Running" }
+    }
+
+    fn sandbox(&self) -> Verdict {
+        if self.has_sandbox && self.failure.is_none() && !self.stopped {
+            Verdict::TRUE
+        } else {
+            Verdict::no("", String::new())
+        }
+    }
+
+    fn initialized(&self, phase: &str) -> Verdict {
+        if phase == "Succeeded" {
+            return Verdict { holds: true, reason: "PodCompleted", message: String::new() };
+        }
+        let names = self.names(|one| one.role != Role::App && !one.initialized);
+        let app_started = self.containers.iter().any(|one| one.role == Role::App && one.run > 0);
+        if names.is_empty() || app_started {
+            Verdict::TRUE
+        } else {
+            Verdict::no("ContainersNotInitialized", format!("containers with incomplete status: [{names}]"))
+        }
+    }
+
+    fn containers_ready(&self, phase: &str) -> Verdict {
+        match phase {
+            "Failed" => return Verdict::no("PodFailed", String::new()),
+            "Succeeded" => return Verdict::no("PodCompleted", String::new()),
+            _ => {}
+        }
+        let names = self.names(|one| one.role != Role::Init && !one.ready);
+        if names.is_empty() {
+            Verdict::TRUE
+        } else {
+            Verdict::no("ContainersNotReady", format!("containers with unready status: [{names}]"))
+        }
+    }
+
+    fn ready(&self, pod: &Value, containers_ready: &Verdict) -> Verdict {
+        if !containers_ready.holds {
+            return Verdict::no(containers_ready.reason, containers_ready.message.clone());
+        }
+        let gates = pod.pointer("/spec/readinessGates").and_then(Value::as_array);
+        let closed: Vec<String> = gates
+            .into_iter()
+            .flatten()
+            .filter_map(|gate| {
+                let gate = field(gate, "/conditionType");
+                match condition(pod, gate).map(|one| field(one, "/status")) {
+                    Some("True") => None,
+                    Some(status) => Some(format!(
+                        "the status of pod readiness gate {gate:?} is not \"True\", but {status}"
+                    )),
+                    None => Some(format!(
+                        "corresponding condition of pod readiness gate {gate:?} does not exist."
+                    )),
+                }
+            })
+            .collect();
+        if closed.is_empty() {
+            Verdict::TRUE
+        } else {
+            Verdict::no("ReadinessGatesNotReady", closed.join(", "))
+        }
+    }
+
+    /// Names of the containers for which `select` is `true`, as Go prints a slice.
+    fn names(&self, select: impl Fn(&Container) -> bool) -> String {
+        let names = self.containers.iter().filter(|one| select(one)).map(|one| one.name.as_str());
+        names.collect::<Vec<_>>().join(" ")
+    }
+
     /// Builds a condition. If its status has not changed, `lastTransitionTime` is kept.
-    fn condition(&self, pod: &Value, type_: &str, holds: bool, reason: &str) -> Value {
-        let status = if holds { "True" } else { "False" };
+    fn condition(&self, pod: &Value, type_: &str, verdict: &Verdict) -> Value {
+        let status = if verdict.holds { "True" } else { "False" };
         let since = condition(pod, type_)
             .filter(|old| old["status"] == status)
             .map_or_else(|| json!(self.now), |old| old["lastTransitionTime"].clone());
-        let mut condition =
-            json!({ "type": type_, "status": status, "lastProbeTime": null, "lastTransitionTime": since });
         // A strategic merge patch deletes a field only if the field is null.
-        condition["reason"] = if holds { Value::Null } else { json!(reason) };
-        condition["message"] =
-            if holds { Value::Null } else { json!("containers with unready status: all of them") };
-        condition
-    }
-
-    fn containers(&self, pod: &Value, path: &str) -> Value {
-        let containers = pod.pointer(path).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        containers.iter().map(|container| self.container(pod, container)).collect()
-    }
-
-    fn container(&self, pod: &Value, container: &Value) -> Value {
-        let image = field(container, "/image");
-        let ended = || {
-            json!({ "terminated": {
-                "exitCode": 1, "reason": "Error", "startedAt": self.started, "finishedAt": self.now,
-            } })
-        };
-        let (state, last) = match self.container {
-            ContainerState::Ready | ContainerState::Running => {
-                (json!({ "running": { "startedAt": self.started } }), json!({}))
-            }
-            ContainerState::DeadlineExceeded => (ended(), json!({})),
-            ContainerState::CrashLoopBackOff => (
-                json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } }),
-                ended(),
-            ),
-            ContainerState::ImagePullBackOff => (
-                json!({ "waiting": {
-                    "reason": "ImagePullBackOff", "message": format!("Back-off pulling image \"{image}\""),
-                } }),
-                json!({}),
-            ),
-        };
-        let runs = matches!(self.container, ContainerState::Ready | ContainerState::Running);
+        let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
         json!({
-            "name": container["name"],
-            "image": image,
-            "imageID": if runs { format!("sandbox://{image}") } else { String::new() },
-            "containerID": if runs { format!("sandbox://{}", field(pod, "/metadata/uid")) } else { String::new() },
-            "ready": self.container == ContainerState::Ready,
-            "started": runs,
-            "restartCount": self.restarts,
-            "state": state,
-            "lastState": last,
+            "type": type_, "status": status, "reason": text(verdict.reason), "message": text(&verdict.message),
+            "lastProbeTime": null, "lastTransitionTime": since,
         })
     }
 }

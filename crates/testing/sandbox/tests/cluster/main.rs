@@ -6,6 +6,7 @@ mod custom_resources;
 mod demo;
 mod ended_pods;
 mod eviction;
+mod kubelet;
 mod ownership_cycles;
 mod probe;
 mod replication_controllers;
