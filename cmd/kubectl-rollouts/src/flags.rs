@@ -1,10 +1,18 @@
 //! Command-line flags.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind, value_parser};
+use kcm_api::GoDuration;
+use kcm_client::ConfigOverrides;
 
-use crate::preview::{self, flags::PreviewFlags};
+use crate::{
+    preview::{self, flags::PreviewFlags},
+    why::{self, flags::WhyFlags},
+};
+
+/// Heading of the flags that all subcommands have.
+const CONNECTION: &str = "Connection, as for kubectl";
 
 /// Parsed command line.
 #[derive(Debug)]
@@ -13,14 +21,13 @@ pub(crate) struct Flags {
     pub(crate) task: Task,
 }
 
-/// Flags that select the cluster and the namespace, as those of `kubectl`.
+/// Flags that select the cluster, the user and the namespace, as those of `kubectl`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConnectionFlags {
     pub(crate) kubeconfig: Option<PathBuf>,
-    pub(crate) context: Option<String>,
     pub(crate) namespace: Option<String>,
-    /// Address of an API server without authentication. Overrides the kubeconfig.
-    pub(crate) server: Option<String>,
+    pub(crate) overrides: ConfigOverrides,
+    pub(crate) request_timeout: Option<Duration>,
 }
 
 /// Subcommand.
@@ -30,25 +37,14 @@ pub(crate) enum Task {
     Preview(PreviewFlags),
 }
 
-/// Flags of `why`.
-#[derive(Debug, Clone)]
-pub(crate) struct WhyFlags {
-    /// Name of the Deployment. `None` selects a table.
-    pub(crate) name: Option<String>,
-    pub(crate) all_namespaces: bool,
-    pub(crate) selector: Option<String>,
-    pub(crate) output: Output,
-    pub(crate) watch: bool,
-    /// Context whose cluster is the secure port of the controller manager.
-    pub(crate) manager_context: Option<String>,
-}
-
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    Text,
-    Json,
-    Yaml,
+impl Task {
+    /// Name of the subcommand.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Why(_) => "why",
+            Self::Preview(_) => "preview",
+        }
+    }
 }
 
 impl Flags {
@@ -57,115 +53,105 @@ impl Flags {
         let mut command = command();
         let matches = command.try_get_matches_from_mut(arguments)?;
         let task = match matches.subcommand() {
-            Some(("why", matches)) => Task::Why(WhyFlags::from(matches)),
+            Some(("why", matches)) => {
+                let flags = WhyFlags::try_from(matches);
+                Task::Why(flags.map_err(|error| command.error(ErrorKind::ValueValidation, error))?)
+            }
             Some(("preview", matches)) => Task::Preview(PreviewFlags::from(matches)),
             _ => {
-                return Err(
-                    command.error(clap::error::ErrorKind::MissingSubcommand, "a subcommand is required")
-                );
+                return Err(command.error(ErrorKind::MissingSubcommand, "a subcommand is required"));
             }
         };
-        let text = |name: &str| matches.get_one::<String>(name).filter(|text| !text.is_empty()).cloned();
-        let connection = ConnectionFlags {
-            kubeconfig: matches.get_one("kubeconfig").cloned(),
-            context: text("context"),
-            namespace: text("namespace"),
-            server: text("server"),
-        };
-        Ok(Self { connection, task })
+        Ok(Self { connection: ConnectionFlags::from(&matches), task })
     }
 }
 
-impl From<&ArgMatches> for WhyFlags {
+impl From<&ArgMatches> for ConnectionFlags {
     fn from(matches: &ArgMatches) -> Self {
-        let name = matches.get_one::<String>("name");
+        let text = |name: &str| matches.get_one::<String>(name).filter(|text| !text.is_empty()).cloned();
+        let overrides = ConfigOverrides {
+            context: text("context"),
+            cluster: text("cluster"),
+            user: text("user"),
+            server: text("server"),
+            token: text("token"),
+            impersonate: text("as"),
+            impersonate_uid: text("as-uid"),
+            impersonate_groups: matches.get_many("as-group").into_iter().flatten().cloned().collect(),
+            certificate_authority: matches.get_one("certificate-authority").cloned(),
+            insecure_skip_tls_verify: matches.get_flag("insecure-skip-tls-verify"),
+            tls_server_name: text("tls-server-name"),
+        };
         Self {
-            name: name.map(|name| deployment_name(name).to_owned()),
-            all_namespaces: matches.get_flag("all-namespaces"),
-            selector: matches.get_one("selector").cloned(),
-            output: match matches.get_one::<String>("output").map(String::as_str) {
-                Some("json") => Output::Json,
-                Some("yaml") => Output::Yaml,
-                _ => Output::Text,
-            },
-            watch: matches.get_flag("watch"),
-            manager_context: matches.get_one("manager-context").cloned(),
+            kubeconfig: matches.get_one("kubeconfig").cloned(),
+            namespace: text("namespace"),
+            overrides,
+            request_timeout: matches
+                .get_one("request-timeout")
+                .copied()
+                .filter(|time: &Duration| !time.is_zero()),
         }
     }
 }
 
-/// Name without the prefix of its resource, as in `deployment/web`.
-pub(crate) fn deployment_name(text: &str) -> &str {
-    match text.split_once('/') {
-        Some(("deployment" | "deployments" | "deploy" | "deployment.apps" | "deployments.apps", name)) => {
-            name
-        }
-        _ => text,
-    }
-}
-
-fn command() -> Command {
-    let global = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help).global(true)
+/// The program.
+pub(crate) fn command() -> Command {
+    let flag = |name: &'static str, value: &'static str, help: &'static str| {
+        let flag = Arg::new(name).long(name).value_name(value).help(help);
+        flag.global(true).help_heading(CONNECTION)
     };
+    let path = || value_parser!(PathBuf);
     Command::new("kubectl-rollouts")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Explains rollouts of Deployments. Reads only.")
         .subcommand_required(true)
-        .subcommand(why())
+        .subcommand(why::flags::command())
         .subcommand(preview::flags::command())
+        .arg(flag("namespace", "NAME", "Namespace [default: that of the context]").short('n'))
         .arg(
-            global("kubeconfig", "FILE", "Kubeconfig file [default: $KUBECONFIG, ~/.kube/config]")
-                .value_parser(value_parser!(PathBuf)),
+            flag("kubeconfig", "FILE", "Kubeconfig file [default: $KUBECONFIG, ~/.kube/config]")
+                .value_parser(path()),
         )
-        .arg(global("context", "NAME", "Context of the kubeconfig [default: the current context]"))
-        .arg(global("namespace", "NAME", "Namespace [default: that of the context]").short('n'))
-        .arg(global("server", "URL", "API server without authentication, instead of a kubeconfig").short('s'))
+        .arg(flag("context", "NAME", "Context of the kubeconfig [default: the current context]"))
+        .arg(flag("cluster", "NAME", "Cluster of the kubeconfig [default: that of the context]"))
+        .arg(flag("user", "NAME", "User of the kubeconfig [default: that of the context]"))
+        .arg(flag("server", "URL", "Address of the API server [default: that of the cluster]").short('s'))
+        .arg(flag("token", "TOKEN", "Bearer token"))
+        .arg(flag("as", "USER", "User to impersonate"))
+        .arg(flag("as-group", "GROUP", "Group to impersonate; can be repeated").action(ArgAction::Append))
+        .arg(flag("as-uid", "UID", "UID to impersonate"))
+        .arg(
+            flag(
+                "request-timeout",
+                "DURATION",
+                "Timeout of a single request, such as 5s; 0 is none [default: 0]",
+            )
+            .value_parser(timeout),
+        )
+        .arg(
+            flag("certificate-authority", "FILE", "Certificates that verify the API server")
+                .value_parser(path()),
+        )
+        .arg(
+            Arg::new("insecure-skip-tls-verify")
+                .long("insecure-skip-tls-verify")
+                .help("Do not verify the certificate of the API server")
+                .action(ArgAction::SetTrue)
+                .global(true)
+                .help_heading(CONNECTION),
+        )
+        .arg(flag("tls-server-name", "NAME", "Name in the certificate of the API server"))
 }
 
-fn why() -> Command {
-    let switch = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
-    };
-    Command::new("why")
-        .about("Explains the state of a rollout: what it waits for, the causes, and the next steps")
-        .after_help(
-            "Exit codes: 0 complete, 2 progressing, 3 stuck, 4 progress deadline exceeded, 1 error.\n\
-             Without NAME, a table of all rollouts is printed; the exit code is that of the worst.",
-        )
-        .arg(Arg::new("name").value_name("NAME").help("Deployment, as NAME or deployment/NAME"))
-        .arg(
-            switch("all-namespaces", "Print the rollouts of all namespaces")
-                .short('A')
-                .conflicts_with("name"),
-        )
-        .arg(
-            Arg::new("selector")
-                .long("selector")
-                .short('l')
-                .value_name("LABELS")
-                .help("Print the rollouts of Deployments with these labels")
-                .conflicts_with("name"),
-        )
-        .arg(
-            Arg::new("output")
-                .long("output")
-                .short('o')
-                .value_name("FORMAT")
-                .help("Output format")
-                .value_parser(["json", "yaml"]),
-        )
-        .arg(
-            Arg::new("manager-context")
-                .long("manager-context")
-                .value_name("NAME")
-                .help(
-                    "Context whose cluster is the secure port of the controller manager, for the state of its queues \
-                     [default: the API server, which kube-sandbox serves it on]",
-                )
-                .conflicts_with_all(["all-namespaces", "selector"]),
-        )
-        .arg(switch("watch", "Print again on each change, until interrupted").short('w'))
+/// Parses a duration with units. Negative durations are errors.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = GoDuration::parse(text).map_err(|error| error.to_string())?;
+    parsed.to_std().ok_or_else(|| "must not be negative".to_owned())
+}
+
+/// Parses a duration, or a number of seconds.
+fn timeout(text: &str) -> Result<Duration, String> {
+    text.parse().map_or_else(|_| duration(text), |seconds| Ok(Duration::from_secs(seconds)))
 }
 
 #[cfg(test)]
@@ -180,18 +166,35 @@ mod tests {
     fn name_and_flags_of_kubectl() {
         let flags = parse("kubectl-rollouts why deployment/web -n shop --context=c -o json --watch").unwrap();
         assert_eq!(flags.connection.namespace.as_deref(), Some("shop"));
-        assert_eq!(flags.connection.context.as_deref(), Some("c"));
-        let Task::Why(why) = flags.task else { panic!("{flags:?}") };
-        assert_eq!((why.name.as_deref(), why.output, why.watch), (Some("web"), Output::Json, true));
+        assert_eq!(flags.connection.overrides.context.as_deref(), Some("c"));
+        assert_eq!(flags.task.name(), "why");
+    }
+
+    #[test]
+    fn users_and_timeouts_of_kubectl() {
+        let flags =
+            parse("kubectl-rollouts why --as=a --as-group=g --as-group h --as-uid 7 --token=t").unwrap();
+        let overrides = ConfigOverrides {
+            impersonate: Some("a".to_owned()),
+            impersonate_groups: vec!["g".to_owned(), "h".to_owned()],
+            impersonate_uid: Some("7".to_owned()),
+            token: Some("t".to_owned()),
+            ..ConfigOverrides::default()
+        };
+        assert_eq!(flags.connection.overrides, overrides);
+        for (text, seconds) in [("0", None), ("0s", None), ("5", Some(5)), ("1m30s", Some(90))] {
+            let flags = parse(&format!("kubectl-rollouts preview web --restart --request-timeout={text}"));
+            let timeout = flags.unwrap().connection.request_timeout;
+            assert_eq!(timeout, seconds.map(Duration::from_secs), "{text}");
+        }
     }
 
     #[test]
     fn invalid_command_lines() {
         for line in [
             "kubectl-rollouts",
-            "kubectl-rollouts why web -A",
-            "kubectl-rollouts why web -o xml",
-            "kubectl-rollouts why -A --manager-context c",
+            "kubectl-rollouts why --request-timeout=x",
+            "kubectl-rollouts why --request-timeout=-1s",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

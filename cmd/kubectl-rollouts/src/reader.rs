@@ -4,24 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kcm_api::ApiError;
 use kcm_client::{ApiClient, Request};
-use kcm_rollouts::{Snapshot, Unreadable};
+use kcm_rollouts::{Known, Snapshot, Unreadable};
 use serde_json::Value;
 
-/// Reads objects as JSON, and records the resources that cannot be read.
+use crate::server_time::ServerTime;
+
+/// Reads objects as JSON.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     client: &'a ApiClient,
-    pub(crate) unreadable: Vec<Unreadable>,
+    pub(crate) server_time: ServerTime,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(client: &'a ApiClient) -> Self {
-        Self { client, unreadable: Vec::new() }
+        Self { client, server_time: ServerTime::default() }
     }
 
     /// Reads one object.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ApiError> {
-        let body = self.client.send(&Request::get(path)).await?;
+        let (headers, body) = self.client.send_with_headers(&Request::get(path)).await?;
+        self.server_time.record(&headers);
         serde_json::from_slice(&body)
             .map_err(|error| ApiError::Decode(format!("failed to decode the response of {path}: {error}")))
     }
@@ -29,44 +32,44 @@ impl<'a> Reader<'a> {
     /// Lists the objects of `path`.
     pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>, ApiError> {
         let mut list = self.get(path).await?;
-        match list["items"].take() {
-            Value::Array(items) => Ok(items),
+        match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(items),
             _ => Ok(Vec::new()),
         }
     }
 
-    /// Lists the objects of `path`. If that fails, records it and returns an empty list. A resource that the API server does
-    /// not serve has no objects.
-    pub(crate) async fn list_if_allowed(&mut self, path: &str) -> Vec<Value> {
+    /// Lists the objects of `path`, if that is permitted. A resource that the API server does not serve has no objects.
+    pub(crate) async fn list_if_allowed(&self, path: &str) -> Known<Vec<Value>> {
         match self.list(path).await {
-            Ok(items) => items,
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => {
-                self.record(path, &error);
-                Vec::new()
-            }
+            Ok(items) => Known::Read(items),
+            Err(error) if error.is_not_found() => Known::Read(Vec::new()),
+            Err(error) => Known::Unread(unreadable("list", path, &error)),
         }
     }
 
-    /// Reads an object. Returns `None` if it does not exist, or cannot be read, which is recorded.
-    pub(crate) async fn get_if_allowed(&mut self, path: &str) -> Option<Value> {
+    /// Reads an object, if that is permitted. Returns `None` if it does not exist.
+    pub(crate) async fn get_if_allowed(&self, path: &str) -> Known<Option<Value>> {
         match self.get(path).await {
-            Ok(object) => Some(object),
-            Err(error) if error.is_not_found() => None,
+            Ok(object) => Known::Read(Some(object)),
+            Err(error) if error.is_not_found() => Known::Read(None),
             Err(error) => {
                 let list = path.rsplit_once('/').map_or(path, |(list, _)| list);
-                self.record(list, &error);
-                None
+                Known::Unread(unreadable("get", list, &error))
             }
         }
     }
+}
 
-    fn record(&mut self, path: &str, error: &ApiError) {
-        let path = path.split('?').next().unwrap_or_default();
-        let resource = path.rsplit('/').next().unwrap_or_default().to_owned();
-        if self.unreadable.iter().all(|known| known.resource != resource) {
-            self.unreadable.push(Unreadable { resource, reason: error.to_string() });
-        }
+/// Resource of `path` that could not be read.
+fn unreadable(verb: &str, path: &str, error: &ApiError) -> Unreadable {
+    let path = path.split('?').next().unwrap_or_default();
+    let resource = path.rsplit('/').next().unwrap_or_default();
+    let namespace = path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/'));
+    let scope = namespace.map(|(namespace, _)| format!(" in namespace {namespace}")).unwrap_or_default();
+    Unreadable {
+        resource: resource.to_owned(),
+        reason: error.to_string(),
+        permission: error.is_forbidden().then(|| format!("{verb} {resource}{scope}")),
     }
 }
 
@@ -76,7 +79,7 @@ const SINGLE_NODES: usize = 20;
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
 
 /// List of a [`Snapshot`].
-type Field = fn(&mut Snapshot) -> &mut Vec<Value>;
+type Field = fn(&mut Snapshot) -> &mut Known<Vec<Value>>;
 
 /// Lists of a [`Snapshot`]: version, resource and field.
 const LISTS: [(&str, &str, Field); 8] = [
@@ -90,48 +93,73 @@ const LISTS: [(&str, &str, Field); 8] = [
     ("autoscaling/v2", "horizontalpodautoscalers", |snapshot| &mut snapshot.autoscalers),
 ];
 
-/// Reads the lists of a namespace, or of all namespaces, except those of `skipped` resources. Records what cannot be read.
+/// Reads the lists of a namespace, or of all namespaces, except those of `skipped` resources. Lists of all namespaces are
+/// divided between `namespaces`.
 pub(crate) async fn read_lists(
-    reader: &mut Reader<'_>,
+    reader: &Reader<'_>,
     namespace: Option<&str>,
+    namespaces: &BTreeSet<String>,
     skipped: &[&str],
 ) -> BTreeMap<String, Snapshot> {
-    let mut snapshots: BTreeMap<String, Snapshot> = BTreeMap::new();
+    let mut snapshots: BTreeMap<String, Snapshot> =
+        namespaces.iter().map(|namespace| (namespace.clone(), Snapshot::default())).collect();
     for (version, resource, field) in LISTS.into_iter().filter(|(_, resource, _)| !skipped.contains(resource))
     {
-        for object in reader.list_if_allowed(&path(version, namespace, resource)).await {
-            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-            field(snapshots.entry(namespace).or_default()).push(object);
+        let mut objects: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let list = match reader.list_if_allowed(&path(version, namespace, resource)).await {
+            Known::Unread(unread) => Err(unread),
+            Known::Read(list) => Ok(list),
+        };
+        for object in list.iter().flatten() {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            if namespaces.contains(namespace) {
+                objects.entry(namespace.to_owned()).or_default().push(object.clone());
+            }
+        }
+        for (namespace, snapshot) in &mut snapshots {
+            *field(snapshot) = match &list {
+                Ok(_) => Known::Read(objects.remove(namespace).unwrap_or_default()),
+                Err(unread) => Known::Unread(unread.clone()),
+            };
         }
     }
     snapshots
 }
 
-/// Reads the objects of a namespace, or of all namespaces, by namespace. Records what cannot be read.
+/// Reads the objects of the namespaces of `deployments`. `namespace` is the only one, if any.
 pub(crate) async fn read_snapshots(
-    reader: &mut Reader<'_>,
+    reader: &Reader<'_>,
     namespace: Option<&str>,
+    deployments: &[Value],
 ) -> BTreeMap<String, Snapshot> {
-    let mut snapshots = read_lists(reader, namespace, &[]).await;
-    let pods = snapshots.values().flat_map(|snapshot| &snapshot.pods);
+    let names = deployments.iter().filter_map(|deployment| deployment["metadata"]["namespace"].as_str());
+    let namespaces: BTreeSet<String> = names.map(str::to_owned).collect();
+    let mut snapshots = read_lists(reader, namespace, &namespaces, &[]).await;
+    let pods = snapshots.values().flat_map(|snapshot| snapshot.pods.seen());
     let names: BTreeSet<String> =
         pods.filter_map(|pod| pod["spec"]["nodeName"].as_str()).map(str::to_owned).collect();
-    let nodes = if names.len() > SINGLE_NODES {
-        reader.list_if_allowed("/api/v1/nodes").await
-    } else {
-        let mut nodes = Vec::new();
-        for name in names {
-            nodes.extend(reader.get_if_allowed(&format!("/api/v1/nodes/{name}")).await);
-        }
-        nodes
-    };
+    let nodes = read_nodes(reader, names).await;
     let lease = reader.get_if_allowed(LEASE).await;
-    for snapshot in snapshots.values_mut() {
+    for (name, snapshot) in &mut snapshots {
+        snapshot.namespace = reader.get_if_allowed(&format!("/api/v1/namespaces/{name}")).await;
         snapshot.nodes.clone_from(&nodes);
         snapshot.lease.clone_from(&lease);
-        snapshot.unreadable.clone_from(&reader.unreadable);
     }
     snapshots
+}
+
+async fn read_nodes(reader: &Reader<'_>, names: BTreeSet<String>) -> Known<Vec<Value>> {
+    if names.len() > SINGLE_NODES {
+        return reader.list_if_allowed("/api/v1/nodes").await;
+    }
+    let mut nodes = Vec::new();
+    for name in names {
+        match reader.get_if_allowed(&format!("/api/v1/nodes/{name}")).await {
+            Known::Read(node) => nodes.extend(node),
+            Known::Unread(unread) => return Known::Unread(unread),
+        }
+    }
+    Known::Read(nodes)
 }
 
 /// Path of a resource in a namespace, or in all namespaces.

@@ -38,7 +38,7 @@ fn clock() -> Arc<dyn Clock> {
 
 async fn connect(kubeconfig: &Path) -> ClientFactory {
     let options = ClientOptions::new(UserAgent::new("test", "v0", ""), clock());
-    let server = Server::KubeconfigFiles { paths: vec![kubeconfig.to_owned()], context: None };
+    let server = Server::KubeconfigFiles { paths: vec![kubeconfig.to_owned()], overrides: Box::default() };
     ClientFactory::connect(server, options).await.unwrap()
 }
 
@@ -328,8 +328,9 @@ async fn watch_prints_after_a_change() {
     let watching = started.await.unwrap();
     let change = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": "app:broken" }] } } } });
     cluster.patch("/apis/apps/v1/namespaces/shop/deployments/web", &change).await;
-    // Without watches, the cluster is read every 10 seconds.
-    let stuck = tokio::task::spawn_blocking(move || watching.until("Stuck because", Duration::from_secs(8)));
+    // A line for each change. Without watches, the cluster is read every 10 seconds.
+    let line = "Z shop/web image_pull: Stuck because";
+    let stuck = tokio::task::spawn_blocking(move || watching.until(line, Duration::from_secs(8)));
     stuck.await.unwrap();
 }
 
@@ -339,7 +340,7 @@ async fn unreadable_resources_are_named() {
     cluster.deploy("good", "app:1", 1).await;
     let text = cluster.until("good -n shop", 0).await;
     let section = text.split_once("Not read\n").map_or("", |(_, section)| section);
-    assert!(section.contains("resourcequotas: "), "{text}");
+    assert!(section.contains("not permitted to list resourcequotas in namespace shop"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -171,7 +171,7 @@ fn sends_dry_runs_and_writes_nothing() {
     let revision = cluster.server.revision();
     let preview = cluster.preview("web --image=app=web:2 --ready-after 20s --stop-after 5s");
     assert_eq!((&preview["kind"], &preview["effect"]), (&json!("RolloutPreview"), &json!("newReplicaSet")));
-    assert_eq!(preview["dryRun"], json!({ "performed": true, "reason": null }));
+    assert_eq!(preview["dryRun"], json!({ "performed": true, "reason": null, "warnings": [] }));
     assert_eq!(preview["timings"]["readyAfterSeconds"], 20.0);
     assert_eq!(preview["outcome"]["podsCreated"], 4);
     assert_eq!(cluster.dry_runs(), 1);
@@ -223,6 +223,110 @@ fn missing_deployment_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(error, "error: deployments.apps \"api\" not found in namespace default\n");
+}
+
+/// Error of the program.
+fn error_of(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn manifests_that_kubectl_refuses() {
+    let unknown = manifest("web:3").to_string().replace("\"replicas\":4", "\"replica\":4");
+    let elsewhere =
+        manifest("web:3").to_string().replace("\"name\":\"web\"", "\"name\":\"web\",\"namespace\":\"shop\"");
+    // The API server checks the fields, or the embedded one.
+    for faults in [&[][..], &READ_ONLY[..]] {
+        let cluster = Cluster::start(faults);
+        let error = error_of(&cluster.run("preview -f -", &unknown));
+        assert!(error.contains("strict decoding error: unknown field \"spec.replica\""), "{error}");
+        let error = error_of(&cluster.run("preview -f - -n default", &elsewhere));
+        assert_eq!(
+            error,
+            "error: the namespace from the provided object \"shop\" does not match the namespace \"default\". You must \
+             pass '--namespace=shop' to perform this operation.\n"
+        );
+        let error = error_of(&cluster.run("preview -f -", &elsewhere));
+        assert_eq!(error, "error: namespaces \"shop\" not found\n");
+    }
+}
+
+/// A Deployment of this size took all memory.
+#[test]
+fn too_many_replicas() {
+    let cluster = Cluster::start(&[]);
+    let error = error_of(&cluster.run("preview web --replicas 2147483647", ""));
+    assert!(error.starts_with("error: the change concerns 2147483647 pods, old and new together"), "{error}");
+}
+
+#[test]
+fn yaml_is_that_of_json() {
+    let cluster = Cluster::start(&READ_ONLY);
+    let output = cluster.run("preview web --image *=web:2 --replicas 5 -o yaml", "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("apiVersion: rollouts/v1alpha1\n") && text.contains("effect: newReplicaSet\n"),
+        "{text}"
+    );
+    assert!(output.stderr.is_empty(), "no progress bar without a terminal");
+}
+
+#[test]
+fn exit_codes() {
+    struct Case {
+        arguments: &'static str,
+        code: i32,
+    }
+    let cluster = Cluster::start(&[]);
+    let quota = json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "5" } } });
+    for Case { arguments, code } in [
+        Case { arguments: "--replicas 5", code: 0 },
+        Case { arguments: "--restart --fail-on=unavailable --ready-after 5s", code: 6 },
+        Case { arguments: "--restart --fail-on=none-available --ready-after 5s", code: 0 },
+        // Completes after the progress deadline of 10 minutes.
+        Case { arguments: "--restart --ready-after 15m", code: 4 },
+        Case { arguments: "--restart --ready-after 15m --fail-on=quota", code: 0 },
+        Case { arguments: "--restart --unready 1 --fail-on=quota --ready-after 5s", code: 4 },
+    ] {
+        let output = cluster.run(&format!("preview web {arguments} --stop-after 1s"), "");
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {output:?}");
+    }
+    cluster.server.create(Resource::RESOURCE_QUOTAS, "default", quota, &WriteOptions::default()).unwrap();
+    for Case { arguments, code } in [
+        Case { arguments: "--restart --ready-after 5s", code: 6 },
+        Case { arguments: "--restart --fail-on=deadline --ready-after 5s", code: 0 },
+        Case { arguments: "--replicas 6", code: 3 },
+    ] {
+        let output = cluster.run(&format!("preview web {arguments} --stop-after 1s"), "");
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {output:?}");
+    }
+}
+
+/// The help and the page have the same exit codes and conditions.
+#[test]
+fn help_and_page_agree() {
+    let page = include_str!("../../../docs/rollouts-preview.md");
+    let program = Command::new(env!("CARGO_BIN_EXE_kubectl-rollouts")).args(["preview", "--help"]).output();
+    let help = String::from_utf8(program.unwrap().stdout).unwrap();
+    let rows = |heading: &str| {
+        let (_, table) = page.split_once(&format!("| {heading} | Meaning |\n|---|---|\n")).unwrap();
+        let rows = table.lines().take_while(|line| line.starts_with('|')).map(|line| {
+            let mut cells = line.split('|').map(|cell| cell.trim().replace('`', ""));
+            (cells.nth(1).unwrap(), cells.next().unwrap())
+        });
+        rows.collect::<Vec<_>>()
+    };
+    assert_eq!((rows("Code").len(), rows("Condition").len()), (5, 5));
+    // The help is in lines.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (code, meaning) in rows("Code") {
+        let meaning = meaning.split(", or the change").next().unwrap();
+        assert!(help.contains(&format!("{code} {meaning}")), "{code} {meaning}\n{help}");
+    }
+    for (condition, meaning) in rows("Condition") {
+        assert!(help.contains(&format!("{condition} {meaning}")), "{condition} {meaning}\n{help}");
+    }
 }
 
 /// `kubectl` runs the program as a plugin.

@@ -14,7 +14,7 @@ const READY: &str = "2026-01-01T00:00:08Z";
 fn main() -> Result<(), PreviewError> {
     let clock = RealClock::new();
     let change = Change::Image { container: None, image: "web:2".to_owned() };
-    for pods in [10, 100, 1000] {
+    for pods in [10, 100, 1000, 10_000] {
         let snapshot = snapshot(pods);
         let start = clock.monotonic();
         let preview = preview(&snapshot, &change, &TimingOptions::default())?;

@@ -1,5 +1,6 @@
 //! Changes of a Deployment, as kubectl sends them.
 
+use kcm_api::PodTemplate;
 use kcm_apiserver::PatchType;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +33,7 @@ pub enum Change {
     Apply(Value),
     /// Sets the image of a container, as `kubectl set image`. Without a name, the Deployment must have one container.
     Image {
-        /// Name of the container.
+        /// Name of the container or init container. `*` is all of them.
         container: Option<String>,
         /// Image.
         image: String,
@@ -46,6 +47,12 @@ pub enum Change {
         /// Revision. `None` for the one before the current one.
         revision: Option<i64>,
     },
+    /// Pauses the rollout, as `kubectl rollout pause`.
+    Pause,
+    /// Resumes the rollout, as `kubectl rollout resume`.
+    Resume,
+    /// Several images and numbers of replicas in one request.
+    Several(Vec<Self>),
     /// Replaces spec, labels and annotations by those of this Deployment, which a server returned for a dry run.
     Desired(Value),
 }
@@ -82,7 +89,8 @@ impl Change {
     ///
     /// # Errors
     ///
-    /// If the Deployment, the container or the revision does not exist, or a manifest is of another object.
+    /// If the Deployment, the container or the revision does not exist, or a manifest is of another object. If `kubectl`
+    /// refuses the change of a paused Deployment, or of one that is not paused.
     pub fn request(&self, snapshot: &Snapshot) -> Result<ChangeRequest, PreviewError> {
         let Some(live) = &snapshot.deployment else {
             return match self {
@@ -96,19 +104,46 @@ impl Change {
             };
         };
         let strategic = |body| Ok(ChangeRequest::Patch { type_: PatchType::Strategic, body });
+        let is_paused = live["spec"]["paused"] == true;
+        let refuse_if = |refused: bool, reason: &'static str| {
+            let name = snapshot.name.clone();
+            if refused { Err(PreviewError::Refused { name, reason }) } else { Ok(()) }
+        };
         match self {
             Self::Apply(manifest) => strategic(apply_patch(live, checked(manifest, snapshot)?)),
-            Self::Image { container, image } => {
-                let name = container_name(live, container.as_deref())?;
-                let container = json!({ "name": name, "image": image });
-                strategic(json!({ "spec": { "template": { "spec": { "containers": [container] } } } }))
-            }
+            Self::Image { container, image } => strategic(image_patch(live, container.as_deref(), image)?),
             Self::Replicas(replicas) => strategic(json!({ "spec": { "replicas": replicas } })),
             Self::Restart => {
+                refuse_if(is_paused, "can't restart paused deployment (run rollout resume first)")?;
                 let annotations = json!({ RESTARTED_AT: snapshot.taken.to_string() });
                 strategic(json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } }))
             }
             Self::Undo { revision } => undo(snapshot, live, *revision),
+            Self::Pause => {
+                refuse_if(is_paused, "is already paused")?;
+                strategic(json!({ "spec": { "paused": true } }))
+            }
+            Self::Resume => {
+                refuse_if(!is_paused, "is not paused")?;
+                strategic(json!({ "spec": { "paused": null } }))
+            }
+            Self::Several(changes) => {
+                let images = || changes.iter().filter(|change| matches!(change, Self::Image { .. }));
+                let is_all = |change: &Self| matches!(change, Self::Image { container: Some(name), .. } if name == "*");
+                if images().any(is_all) && images().count() > 1 {
+                    return Err(PreviewError::AllContainers);
+                }
+                let mut body = json!({});
+                for change in changes {
+                    match change.request(snapshot)? {
+                        ChangeRequest::Patch { type_: PatchType::Strategic, body: part } => {
+                            combine(&mut body, part);
+                        }
+                        _ => return Err(PreviewError::NotCombinable),
+                    }
+                }
+                strategic(body)
+            }
             Self::Desired(desired) => Ok(ChangeRequest::Replace(replacement(live, desired))),
         }
     }
@@ -124,6 +159,10 @@ fn checked(manifest: &Value, snapshot: &Snapshot) -> Result<Value, PreviewError>
             expected: format!("Deployment {}/{}", snapshot.namespace, snapshot.name),
         });
     }
+    let version = text(manifest, "/apiVersion");
+    if version != "apps/v1" {
+        return Err(PreviewError::Version { version: version.to_owned() });
+    }
     let mut manifest = manifest.clone();
     for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"] {
         remove(&mut manifest, "/metadata", field);
@@ -132,16 +171,46 @@ fn checked(manifest: &Value, snapshot: &Snapshot) -> Result<Value, PreviewError>
     Ok(manifest)
 }
 
-fn container_name(live: &Value, container: Option<&str>) -> Result<String, PreviewError> {
-    let containers = list(live, "/spec/template/spec/containers");
-    let names = || containers.iter().map(|container| text(container, "/name").to_owned());
-    match container {
-        Some(name) if names().any(|other| other == name) => Ok(name.to_owned()),
-        None if containers.len() == 1 => Ok(names().collect()),
-        _ => Err(PreviewError::Container {
+/// Patch that sets the image of the containers and init containers with this name.
+fn image_patch(live: &Value, container: Option<&str>, image: &str) -> Result<Value, PreviewError> {
+    let lists = ["containers", "initContainers"];
+    let names = |list_name: &str| {
+        let containers = list(live, &format!("/spec/template/spec/{list_name}")).iter();
+        containers.map(|container| text(container, "/name").to_owned()).collect::<Vec<String>>()
+    };
+    let mut spec = Map::new();
+    for list_name in lists {
+        let all = names(list_name);
+        let selected = all.iter().filter(|name| match container {
+            Some("*") => true,
+            Some(container) => *name == container,
+            None => list_name == "containers" && all.len() == 1,
+        });
+        let patches: Vec<Value> = selected.map(|name| json!({ "name": name, "image": image })).collect();
+        if !patches.is_empty() {
+            spec.insert(list_name.to_owned(), patches.into());
+        }
+    }
+    if spec.is_empty() {
+        let containers = lists.map(names).concat().join(", ");
+        return Err(PreviewError::Container {
             container: container.unwrap_or_default().to_owned(),
-            containers: names().collect::<Vec<_>>().join(", "),
-        }),
+            containers,
+        });
+    }
+    Ok(json!({ "spec": { "template": { "spec": spec } } }))
+}
+
+/// Adds the members of the patch `part` to `body`. Elements of lists have different keys.
+fn combine(body: &mut Value, part: Value) {
+    match (body, part) {
+        (Value::Object(body), Value::Object(part)) => {
+            for (name, part) in part {
+                combine(body.entry(name).or_insert(Value::Null), part);
+            }
+        }
+        (Value::Array(body), Value::Array(part)) => body.extend(part),
+        (body, part) => *body = part,
     }
 }
 
@@ -155,6 +224,16 @@ fn undo(snapshot: &Snapshot, live: &Value, revision: Option<i64>) -> Result<Chan
         None => sets.len().checked_sub(2).and_then(|at| sets.get(at)),
     };
     let (_, set) = found.ok_or(PreviewError::Revision { revision })?;
+    if live["spec"]["paused"] == true {
+        return Err(PreviewError::UndoPaused { name: snapshot.name.clone() });
+    }
+    let parsed = |object: &Value| serde_json::from_value::<PodTemplate>(object["spec"]["template"].clone());
+    if let (Ok(old), Ok(current)) = (parsed(set), parsed(live))
+        && old.equal_ignore_hash(&current)
+    {
+        // `kubectl` skips the rollback.
+        return Ok(ChangeRequest::Patch { type_: PatchType::Strategic, body: json!({}) });
+    }
     let mut template = set["spec"]["template"].clone();
     remove(&mut template, "/metadata/labels", kcm_api::POD_TEMPLATE_HASH_LABEL);
     let is_kept = |name: &str| KEPT_BY_UNDO.contains(&name);

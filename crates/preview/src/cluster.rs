@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use kcm_api::Deployment;
+use kcm_api::{Deployment, condition_type::REPLICA_FAILURE};
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, ApiStatus, AuditEvent, HistoryLimits, ListOptions, Object, PatchType,
-    Resource, WatchEvent, WatchStart, WriteOptions,
+    AdmissionHook, ApiServer, ApiServerConfig, ApiStatus, AuditEvent, DeleteOptions, Faults, HistoryLimits,
+    ListOptions, Object, PatchType, Resource, WatchEvent, WatchStart, WriteOptions,
 };
 use kcm_client::{ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
@@ -23,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     PreviewError, Snapshot,
     change::ChangeRequest,
-    import::import,
+    import::{import, placeholder, without_sandbox_annotations},
     json::{list, number, text},
+    refusal::Refusal,
     timings::Timings,
 };
 
@@ -34,6 +35,8 @@ const WARM_UP: Duration = Duration::from_millis(200);
 const QUIET_COMPLETE: Duration = Duration::from_secs(5);
 /// Time without writes, in addition to all delays of the rollout, after which it is stuck.
 const QUIET_STUCK: Duration = Duration::from_secs(60);
+/// Longest time that the ReplicaSet controller waits after a refused creation, as upstream's rate limiter.
+pub(crate) const MAX_BACK_OFF: Duration = Duration::from_secs(1000);
 /// Longest simulated time.
 const LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Seed of UIDs and names, so that equal previews have equal results. Objects of the cluster must not have UIDs from
@@ -51,13 +54,21 @@ pub(crate) enum Unready {
     All,
 }
 
+/// Receives the share of new pods that exist, between 0 and 1.
+pub(crate) type ProgressSink<'a> = &'a (dyn Fn(f64) + Sync);
+
 /// Input of a run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct RunConfig<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) request: &'a ChangeRequest,
     pub(crate) timings: &'a Timings,
     pub(crate) unready: Unready,
+    /// Requests that the API server of the cluster refuses.
+    pub(crate) refusals: &'a [Refusal],
+    /// Time from the removal of a pod until the quotas release its resources.
+    pub(crate) quota_delay: Duration,
+    pub(crate) progress: ProgressSink<'a>,
 }
 
 /// Everything that happened in a run.
@@ -132,8 +143,51 @@ impl Random for NoJitter {
     }
 }
 
+/// Returns the Deployment as it is after `request`, before the controllers act.
+pub(crate) fn plan(snapshot: &Snapshot, request: &ChangeRequest) -> Result<Deployment, PreviewError> {
+    let server = ApiServer::new(ApiServerConfig {
+        clock: Arc::new(SimulatedClock::new(snapshot.taken)),
+        random: Arc::new(SeededRandom::new(SEED)),
+        ..ApiServerConfig::default()
+    });
+    let deployment = Snapshot {
+        namespace: snapshot.namespace.clone(),
+        deployment: snapshot.deployment.clone(),
+        ..Snapshot::default()
+    };
+    import(&server, &deployment, request, &Timings::default(), snapshot.taken)
+        .map_err(PreviewError::Import)?;
+    let planned = perform(&server, snapshot, request).map_err(PreviewError::Rejected)?;
+    Ok(serde_json::from_value(planned.value().clone()).unwrap_or_default())
+}
+
+/// Webhook of the creations of the controllers: refuses what the API server of the cluster refuses, and removes the
+/// annotations of the sandbox, which mean nothing in a real cluster.
+fn admission(refusals: &[Refusal], is_sandbox: bool) -> AdmissionHook {
+    let refusals = refusals.to_vec();
+    Arc::new(move |resource, object| {
+        if let Some(refusal) = refusals.iter().find(|refusal| refusal.stands && refusal.creates(resource)) {
+            let status = ApiStatus::forbidden(resource, "", "");
+            return Err(ApiStatus { message: refusal.message.clone(), ..status });
+        }
+        if resource == Resource::PODS && !is_sandbox {
+            without_sandbox_annotations(object);
+        }
+        Ok(())
+    })
+}
+
+/// Faults of the requests that an [`admission`] webhook does not receive.
+fn faults(refusals: &[Refusal]) -> Faults {
+    let refused = refusals.iter().any(|refusal| refusal.stands && refusal.deletes_pods());
+    // The rule is valid.
+    Faults::new(
+        refused.then_some("DELETE /api/v1/namespaces/*/pods/* 403").and_then(|rule| rule.parse().ok()),
+    )
+}
+
 async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
-    let RunConfig { snapshot, request, timings, unready } = config;
+    let RunConfig { snapshot, request, timings, unready, refusals, quota_delay, progress: sink } = config;
     // The change is made at the time of the snapshot.
     let begin = snapshot.taken.saturating_sub(WARM_UP).unwrap_or(snapshot.taken);
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(begin));
@@ -146,6 +200,8 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| audit.handle(event))),
         history: HistoryLimits { events: usize::MAX, bytes: usize::MAX },
+        admission: Some(admission(refusals, snapshot.is_sandbox)),
+        faults: faults(refusals),
         ..ApiServerConfig::default()
     });
     // Set once, here.
@@ -163,6 +219,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     })
     .map_err(PreviewError::Import)?
     .with_existing_nodes(all(&server, Resource::NODES).iter().map(|node| node.name().to_owned()));
+    let sandbox = if snapshot.is_sandbox { sandbox } else { sandbox.without_missing_image_tags() };
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
     tokio::spawn(async move { sandbox.run(stop).await });
@@ -184,12 +241,13 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     let mut events = Vec::new();
     let mut progress = Progress::default();
     initial.iter().for_each(|object| progress.observe(snapshot, object, false));
+    let mut last_change = started;
     let end = loop {
-        let at = clock.monotonic().saturating_sub(started);
-        if at > LIMIT {
+        let now = clock.monotonic();
+        if now.saturating_sub(started) > LIMIT {
             break RunEnd::Unfinished;
         }
-        let quiet = progress.quiet(timings);
+        let quiet = last_change.saturating_add(progress.quiet(timings)).saturating_sub(now);
         let event = tokio::select! {
             biased;
             event = watcher.next() => event.map_err(PreviewError::Import)?,
@@ -202,12 +260,39 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
             WatchEvent::Deleted(object) => (object, true),
             WatchEvent::InitialEventsEnd(_) => continue,
         };
-        let at = clock.monotonic().saturating_sub(started);
+        // Refused creations are retried for ever, with an event each.
+        if object.resource() == Resource::EVENTS {
+            continue;
+        }
+        last_change = clock.monotonic();
+        let at = last_change.saturating_sub(started);
+        if deleted && object.resource() == Resource::PODS && !quota_delay.is_zero() {
+            tokio::spawn(occupy(Arc::clone(&server), Arc::clone(&clock), Arc::clone(&object), quota_delay));
+        }
         progress.observe(snapshot, &object, deleted);
+        if object.resource() == Resource::DEPLOYMENTS {
+            sink(progress.share());
+        }
         events.push(Observed { at, object, deleted });
     };
     let requests = std::mem::take(&mut *recorder.requests.lock());
     Ok(Run { changed_at, initial, events, requests, end })
+}
+
+/// Keeps the resources of a removed pod in use for `delay`, because upstream's quota controller releases them late.
+async fn occupy(server: Arc<ApiServer>, clock: Arc<dyn Clock>, pod: Arc<Object>, delay: Duration) {
+    let mut placeholder = placeholder(pod.value());
+    // The placeholder of a placeholder would occupy them for ever.
+    if crate::snapshot::controller(pod.value()).is_none() {
+        return;
+    }
+    placeholder["metadata"]["uid"] = format!("released-{}", pod.uid()).into();
+    // The name is free: the pod was removed.
+    if let Ok(placeholder) = server.restore(Resource::PODS, placeholder) {
+        clock.sleep(delay).await;
+        let options = DeleteOptions::now(placeholder.uid());
+        let _ = server.delete(Resource::PODS, pod.namespace(), pod.name(), &options);
+    }
 }
 
 fn all(server: &ApiServer, resource: Resource) -> Vec<Arc<Object>> {
@@ -216,7 +301,11 @@ fn all(server: &ApiServer, resource: Resource) -> Vec<Arc<Object>> {
 }
 
 /// Makes the change, as the API server does for a client's request.
-fn perform(server: &ApiServer, snapshot: &Snapshot, request: &ChangeRequest) -> Result<(), ApiStatus> {
+fn perform(
+    server: &ApiServer,
+    snapshot: &Snapshot,
+    request: &ChangeRequest,
+) -> Result<Arc<Object>, ApiStatus> {
     let (resource, options) = (Resource::DEPLOYMENTS, WriteOptions::default());
     let (namespace, name) = (&snapshot.namespace, &snapshot.name);
     match request {
@@ -226,7 +315,6 @@ fn perform(server: &ApiServer, snapshot: &Snapshot, request: &ChangeRequest) -> 
         }
         ChangeRequest::Replace(object) => server.update(resource, namespace, object.clone(), &options),
     }
-    .map(drop)
 }
 
 /// Progress of the rollout, from the observed objects.
@@ -257,6 +345,16 @@ impl Progress {
         self.terminating.is_empty() && self.deployment.as_ref().is_some_and(is_complete)
     }
 
+    /// Share of the new pods that exist.
+    fn share(&self) -> f64 {
+        let Some(deployment) = &self.deployment else { return 0.0 };
+        if deployment.status.observed_generation < deployment.metadata.generation {
+            return 0.0;
+        }
+        let (updated, replicas) = (deployment.status.updated_replicas, deployment.replicas());
+        if replicas > 0 { f64::from(updated.min(replicas)) / f64::from(replicas) } else { 1.0 }
+    }
+
     /// Time without events after which the run ends.
     fn quiet(&self, timings: &Timings) -> Duration {
         if self.is_complete() {
@@ -267,7 +365,9 @@ impl Progress {
         let deadline = spec.and_then(|spec| spec.progress_deadline_seconds);
         let deadline = seconds(deadline.filter(|deadline| i64::from(*deadline) != NO_DEADLINE));
         let min_ready = seconds(spec.map(|spec| spec.min_ready_seconds));
-        let delays = [Duration::from_secs(deadline), Duration::from_secs(min_ready)];
+        let failure = self.deployment.as_ref().and_then(|deployment| deployment.condition(REPLICA_FAILURE));
+        let back_off = failure.map_or(Duration::ZERO, |_| MAX_BACK_OFF);
+        let delays = [Duration::from_secs(deadline), Duration::from_secs(min_ready), back_off];
         delays.into_iter().fold(timings.ready_after().max(timings.stop_after()), Duration::max) + QUIET_STUCK
     }
 }
@@ -313,7 +413,7 @@ impl Recorder {
     /// All HTTP requests are those of the controllers.
     fn handle(&self, event: &AuditEvent) {
         let Some(object) = &event.object else { return };
-        if !matches!(event.verb, "create" | "update" | "patch" | "delete") || object.resource == "events" {
+        if !matches!(event.verb, "create" | "update" | "patch" | "delete") {
             return;
         }
         let body = event.request_object.as_ref().unwrap_or(&Value::Null);

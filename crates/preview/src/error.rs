@@ -38,6 +38,55 @@ pub enum PreviewError {
         /// Given revision.
         revision: Option<i64>,
     },
+    /// `kubectl` refuses the change.
+    #[error("deployments.apps \"{name}\" {reason}")]
+    Refused {
+        /// Name of the Deployment.
+        name: String,
+        /// Message of `kubectl`.
+        reason: &'static str,
+    },
+    /// `kubectl rollout undo` refuses a paused Deployment.
+    #[error(
+        "you cannot rollback a paused deployment; resume it first with 'kubectl rollout resume deployment/{name}' and try \
+         again"
+    )]
+    UndoPaused {
+        /// Name of the Deployment.
+        name: String,
+    },
+    /// The changes cannot be made in one request.
+    #[error("only images and the number of replicas can be changed in one request")]
+    NotCombinable,
+    /// An image of all containers, and another one.
+    #[error(
+        "all containers are already specified by *, but saw more than one container_name=container_image pairs"
+    )]
+    AllContainers,
+    /// The manifest has another API version, as `kubectl apply` reports.
+    #[error("no matches for kind \"Deployment\" in version {version:?}")]
+    Version {
+        /// `apiVersion` of the manifest.
+        version: String,
+    },
+    /// The manifest has fields that Deployments do not have, as `kubectl apply` reports.
+    #[error("{0}")]
+    UnknownFields(String),
+    /// The change concerns more pods than the preview simulates.
+    #[error(
+        "the change concerns {pods} pods, old and new together; the preview simulates at most {limit} \
+         (bounds of the rollout: at most {max_pods} pods, at least {min_available} available)"
+    )]
+    TooLarge {
+        /// Existing pods and those that the change creates.
+        pods: u64,
+        /// Maximum.
+        limit: u64,
+        /// Maximum number of pods of the rollout, without terminating ones.
+        max_pods: i64,
+        /// Minimum number of available pods of the rollout.
+        min_available: i32,
+    },
     /// The API server rejects the change.
     #[error("the API server rejects the change: {0}")]
     Rejected(#[source] ApiStatus),

@@ -1,6 +1,10 @@
 //! Course of a rollout, computed from the observed objects.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use kcm_api::{Deployment, ReplicaSet, condition_type::PROGRESSING};
 use kcm_apiserver::{Object, Resource};
@@ -10,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     cluster::{ControllerWrite, Run, RunEnd, is_complete},
-    report::{Peak, Step, StepReplicaSet, WriteGroup},
+    report::{Peak, Step, StepReplicaSet, WriteGroup, WriteTotal},
     timings::{is_finished, ready_since},
     usage::{Amounts, PodResources, add, maximize},
 };
@@ -27,6 +31,7 @@ pub(crate) struct History {
     pub(crate) before: Totals,
     pub(crate) steps: Vec<Step>,
     pub(crate) writes: Vec<WriteGroup>,
+    pub(crate) write_totals: Vec<WriteTotal>,
     pub(crate) most_pods: Peak,
     pub(crate) most_with_terminating: Peak,
     pub(crate) fewest_available: Peak,
@@ -109,6 +114,7 @@ impl History {
             before,
             steps: Vec::new(),
             writes: Vec::new(),
+            write_totals: totals(&run.requests),
             most_pods: Peak { pods: before.pods, seconds: 0.0 },
             most_with_terminating: Peak { pods: before.pods + before.terminating, seconds: 0.0 },
             fewest_available: Peak { pods: before.available, seconds: 0.0 },
@@ -412,10 +418,31 @@ fn progress_time(deployment: &Deployment) -> Option<(Option<kcm_api::Time>, Stri
     Some((condition.last_update_time, condition.reason.clone()))
 }
 
+/// Counts all writes of the controllers.
+fn totals(requests: &[ControllerWrite]) -> Vec<WriteTotal> {
+    let mut totals: BTreeMap<(String, &str), (usize, usize)> = BTreeMap::new();
+    for ControllerWrite { verb, resource, subresource, error, .. } in requests {
+        let resource =
+            if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") };
+        let (count, refused) = totals.entry((resource, verb)).or_default();
+        *count += 1;
+        *refused += usize::from(error.is_some());
+    }
+    let total = |((resource, verb), (count, refused)): ((String, &str), _)| WriteTotal {
+        verb: verb.to_owned(),
+        resource,
+        count,
+        refused,
+    };
+    totals.into_iter().map(total).collect()
+}
+
 /// Groups consecutive writes of the controllers. Pods are named by their ReplicaSet.
 fn writes(requests: &[ControllerWrite], reader: &Reader<'_>) -> Vec<WriteGroup> {
     let mut groups: Vec<WriteGroup> = Vec::new();
-    for request in requests.iter().filter(|request| request.subresource.is_empty()) {
+    let is_shown =
+        |request: &&ControllerWrite| request.subresource.is_empty() && request.resource != "events";
+    for request in requests.iter().filter(is_shown) {
         let is_pod = request.resource == "pods";
         let set = reader.owners.get(&request.name).and_then(|index| reader.sets.get(*index));
         let set = set.map(|state| state.name.clone());

@@ -13,10 +13,15 @@ use crate::{
     timings::{Timings, is_finished, ready_since},
 };
 
+/// Prefix of the annotations that the simulated kubelet acts on.
+const SANDBOX: &str = "kube-sandbox/";
+/// Longer than every run: the simulated kubelet does not start the pod.
+const NEVER: &str = "10000h";
+
 /// Stores the objects of `snapshot` in `server`.
 ///
-/// A pod that is not ready becomes ready when its time to readiness has elapsed since its creation. An older one, and one
-/// that cannot be scheduled, stays as it is.
+/// A pod that is not ready becomes ready when its time to readiness has elapsed. An older one, one that has been ready, and
+/// one that cannot be scheduled, stay as they are.
 pub(crate) fn import(
     server: &Arc<ApiServer>,
     snapshot: &Snapshot,
@@ -48,6 +53,10 @@ pub(crate) fn import(
     }
     let (own, others) = snapshot.split_pods();
     for pod in own {
+        let mut pod = without_history(pod);
+        if !snapshot.is_sandbox {
+            without_sandbox_annotations(&mut pod);
+        }
         server.restore(Resource::PODS, simulated(pod, timings, now))?;
     }
     if !snapshot.quotas.is_empty() {
@@ -137,12 +146,11 @@ fn without_history(object: &Value) -> Value {
 }
 
 /// Returns a pod of the Deployment as of `now`, such that the simulated kubelet continues its course.
-fn simulated(pod: &Value, timings: &Timings, now: Timestamp) -> Value {
-    let mut pod = without_history(pod);
-    let seconds_since = |time: Timestamp| now.duration_since(time).as_secs_f64();
+fn simulated(mut pod: Value, timings: &Timings, now: Timestamp) -> Value {
     if let Some(end) = time(&pod, "/metadata/deletionTimestamp") {
         let grace = number(&pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) as f64;
-        let left = timings.stop_after_seconds.min(grace) - grace - seconds_since(end);
+        let overdue = now.duration_since(end).as_secs_f64();
+        let left = timings.stop_after_seconds.min(grace) - grace - overdue;
         annotate(&mut pod, "stop-delay", format!("{:.3}s", left.max(0.0)));
         return pod;
     }
@@ -156,26 +164,32 @@ fn simulated(pod: &Value, timings: &Timings, now: Timestamp) -> Value {
         }
         return pod;
     }
-    let age = time(&pod, "/metadata/creationTimestamp").map_or(0.0, seconds_since);
-    let left = timings.ready_after_seconds - age;
-    if left > 0.0 {
-        annotate(&mut pod, "ready-delay", format!("{left:.3}s"));
-        // The simulated kubelet starts pods that are pending.
-        set(&mut pod, &["status", "phase"], json!("Pending"));
-    } else {
-        annotate(&mut pod, "image-pull", "fail".to_owned());
+    match timings.remaining(&pod, now) {
+        Some(left) => {
+            annotate(&mut pod, "ready-delay", format!("{left:.3}s"));
+            // The simulated kubelet starts pods that are pending.
+            set(&mut pod, &["status", "phase"], json!("Pending"));
+        }
+        None => annotate(&mut pod, "ready-delay", NEVER.to_owned()),
     }
     pod
 }
 
+/// Removes the annotations of the sandbox, which users of a real cluster may have set.
+pub(crate) fn without_sandbox_annotations(pod: &mut Value) {
+    if let Some(Value::Object(annotations)) = pod.pointer_mut("/metadata/annotations") {
+        annotations.retain(|name, _| !name.starts_with(SANDBOX));
+    }
+}
+
 fn annotate(pod: &mut Value, name: &str, value: String) {
-    set(pod, &["metadata", "annotations", &format!("kube-sandbox/{name}")], value.into());
+    set(pod, &["metadata", "annotations", &format!("{SANDBOX}{name}")], value.into());
 }
 
 /// Returns a pod that only counts for quotas: without owner and labels, no controller adopts it.
-fn placeholder(pod: &Value) -> Value {
+pub(crate) fn placeholder(pod: &Value) -> Value {
     let mut pod = without_history(pod);
-    for field in ["ownerReferences", "labels", "finalizers", "deletionTimestamp"] {
+    for field in ["ownerReferences", "labels", "annotations", "finalizers", "deletionTimestamp"] {
         remove(&mut pod, "/metadata", field);
     }
     if !is_finished(&pod) && members(&pod, "/status").next().is_some() {

@@ -8,8 +8,9 @@
 //! | Part | File |
 //! |---|---|
 //! | objects of the cluster, pod timings | `snapshot.rs`, `timings.rs` |
-//! | requests of a change | `change.rs` |
-//! | simulated cluster | `import.rs`, `cluster.rs` |
+//! | requests of a change, maximum size | `change.rs`, `size.rs` |
+//! | simulated cluster, standing refusals | `import.rs`, `cluster.rs`, `refusal.rs` |
+//! | range of the duration | `range.rs` |
 //! | course of the rollout from the observed objects | `history.rs`, `usage.rs` |
 //! | quotas, nodes, warnings | `capacity.rs`, `warnings.rs` |
 //! | result and its JSON form | `report.rs`, `preview.rs`, `diff.rs` |
@@ -28,8 +29,12 @@ mod history;
 mod import;
 mod json;
 mod preview;
+mod range;
+mod refusal;
+mod remedies;
 pub mod render;
 mod report;
+mod size;
 mod snapshot;
 mod timings;
 mod usage;
@@ -39,10 +44,12 @@ pub use change::{Change, ChangeRequest};
 pub use error::PreviewError;
 pub use kcm_apiserver::PatchType;
 pub use kcm_rollouts::Unreadable;
-pub use preview::preview;
+pub use preview::{preview, preview_with_progress};
+pub use remedies::try_commands;
 pub use report::{
-    API_VERSION, Bounds, Deadline, DryRun, Effect, End, FieldChange, NeverReady, NewReplicaSet, NodesCheck,
-    Outcome, Peak, Preview, QuotaCheck, Replicas, Step, StepReplicaSet, Warning, WarningCode, WriteGroup,
+    API_VERSION, Bounds, Condition, Deadline, DryRun, DurationRange, DurationReason, Effect, End,
+    FieldChange, NeverReady, NewReplicaSet, NodesCheck, Outcome, Peak, Preview, QuotaCheck, Replicas, Step,
+    StepReplicaSet, Warning, WarningCode, WriteGroup, WriteTotal,
 };
 pub use snapshot::Snapshot;
-pub use timings::{ReadyAfterSource, StopAfterSource, TimingOptions, Timings};
+pub use timings::{ReadyAfterSource, StopAfterSource, TemplateAge, TimingOptions, Timings};

@@ -1,19 +1,26 @@
 //! Preview of a change: two runs of the embedded cluster, and the answers from them.
 
+use std::time::Duration;
+
 use kcm_api::Deployment;
+use kcm_apiserver::strict;
 use kcm_deployment_util::{annotations::REVISION, fenceposts, rollout};
+use serde_json::Value;
 
 use crate::{
     PreviewError, Snapshot,
     capacity::{check_nodes, check_quotas},
-    change::{Change, ChangeRequest, LAST_APPLIED},
-    cluster::{RunConfig, RunEnd, Unready, run},
+    change::{Change, LAST_APPLIED},
+    cluster::{RunConfig, RunEnd, Unready, plan, run},
     diff::diff,
     history::{History, stuck_message},
+    range::duration_range,
+    refusal::{self, Refusal},
     report::{
-        API_VERSION, Bounds, Deadline, DryRun, Effect, End, NeverReady, NewReplicaSet, Outcome, Preview,
-        Replicas,
+        API_VERSION, Bounds, Condition, Deadline, DryRun, DurationRange, Effect, End, NeverReady,
+        NewReplicaSet, Outcome, Preview, Replicas,
     },
+    size,
     timings::{TimingOptions, Timings},
     warnings::{Facts, warnings},
 };
@@ -27,33 +34,77 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If the change is not possible, the API server rejects it, or the simulation cannot be run.
+/// If the change is not possible or too large, `kubectl` or the API server rejects it, or the simulation cannot be run.
 pub fn preview(
     snapshot: &Snapshot,
     change: &Change,
     options: &TimingOptions,
 ) -> Result<Preview, PreviewError> {
-    let request = change.request(snapshot)?;
-    let (pods, _) = snapshot.split_pods();
-    let template = match (&request, &snapshot.deployment) {
-        (ChangeRequest::Create(object), _) | (_, Some(object)) => Some(&object["spec"]["template"]),
-        _ => None,
-    };
-    let timings = Timings::resolve(options, &pods, template);
-    let simulate = |unready| {
-        let run = run(RunConfig { snapshot, request: &request, timings: &timings, unready })?;
-        Ok(History::read(&run, &snapshot.name, &snapshot.limit_ranges))
-    };
-    // Each run has a separate thread.
-    let (expected, never_ready) = std::thread::scope(|scope| {
-        let never_ready = scope.spawn(|| simulate(Unready::All));
-        let expected = simulate(Unready::First(timings.unready));
-        (expected, never_ready.join().unwrap_or(Err(PreviewError::Panicked)))
-    });
-    Ok(report(snapshot, &timings, expected?, &never_ready?))
+    preview_with_progress(snapshot, change, options, &|_| {})
 }
 
-fn report(snapshot: &Snapshot, timings: &Timings, history: History, never_ready: &History) -> Preview {
+/// Same as [`preview`]. Calls `progress` with the share of the new pods that the simulation has created.
+///
+/// # Errors
+///
+/// Those of [`preview`].
+pub fn preview_with_progress(
+    snapshot: &Snapshot,
+    change: &Change,
+    options: &TimingOptions,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<Preview, PreviewError> {
+    let request = change.request(snapshot)?;
+    if let Change::Apply(manifest) = change {
+        check_fields(manifest)?;
+    }
+    let after = plan(snapshot, &request)?;
+    size::check(snapshot, &after)?;
+    let timings = Timings::resolve(options, snapshot, &after);
+    let refusals = refusal::standing(snapshot, &after);
+    let expected = RunConfig {
+        snapshot,
+        request: &request,
+        timings: &timings,
+        unready: Unready::First(timings.unready),
+        refusals: &refusals,
+        quota_delay: Duration::ZERO,
+        progress: &|_| {},
+    };
+    let simulate = |config| Ok(History::read(&run(config)?, &snapshot.name, &snapshot.limit_ranges));
+    // Each run has a separate thread.
+    let (history, never_ready) = std::thread::scope(|scope| {
+        let never_ready = scope.spawn(|| simulate(RunConfig { unready: Unready::All, ..expected }));
+        let history = simulate(RunConfig { progress, ..expected });
+        (history, never_ready.join().unwrap_or(Err(PreviewError::Panicked)))
+    });
+    let (history, never_ready) = (history?, never_ready?);
+    let range = duration_range(&history, &refusals, snapshot.taken, |quota_delay| {
+        simulate(RunConfig { quota_delay, ..expected })
+    })?;
+    Ok(report(snapshot, &timings, history, &never_ready, &refusals, range))
+}
+
+/// Rejects fields that Deployments do not have, as `fieldValidation=Strict`.
+fn check_fields(manifest: &Value) -> Result<(), PreviewError> {
+    let (version, kind) = ("apps/v1", "Deployment");
+    // Other errors are those of the API server.
+    match strict::decode_value(version, kind, manifest.clone()) {
+        Ok(decoded) if !decoded.strict_errors.is_empty() => {
+            Err(PreviewError::UnknownFields(strict::strict_message(version, kind, &decoded.strict_errors)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn report(
+    snapshot: &Snapshot,
+    timings: &Timings,
+    history: History,
+    never_ready: &History,
+    refusals: &[Refusal],
+    range: Option<DurationRange>,
+) -> Preview {
     let before: Option<Deployment> =
         snapshot.deployment.as_ref().and_then(|live| serde_json::from_value(live.clone()).ok());
     let after = &history.deployment;
@@ -75,8 +126,10 @@ fn report(snapshot: &Snapshot, timings: &Timings, history: History, never_ready:
         deadline: &deadline,
         quotas: &quotas,
         nodes: &nodes,
+        refusals,
     };
     let warnings = warnings(&facts);
+    let conditions = conditions(&facts);
     Preview {
         api_version: API_VERSION,
         kind: "RolloutPreview",
@@ -89,20 +142,30 @@ fn report(snapshot: &Snapshot, timings: &Timings, history: History, never_ready:
         replicas: Replicas { before: before.map_or(0, |before| before.replicas()), after: after.replicas() },
         bounds: bounds(after),
         timings: *timings,
-        outcome: outcome(&history),
+        outcome: outcome(&history, refusals, range),
         deadline,
         quotas,
         nodes,
         never_ready: (history.pods_created > 0).then(|| never_ready_report(never_ready)),
+        conditions,
         warnings,
         unreadable: snapshot.unreadable.clone(),
         steps: history.steps,
         writes: history.writes,
+        write_totals: history.write_totals,
     }
 }
 
 fn effect(before: Option<&Deployment>, after: &Deployment, new: Option<&NewReplicaSet>) -> Effect {
     let Some(before) = before else { return Effect::Create };
+    let (was_paused, is_paused) = (before.spec.paused, after.spec.paused);
+    if was_paused && !is_paused {
+        // The template may have changed during the pause.
+        return match new {
+            Some(NewReplicaSet { previous_revision: None, .. }) => Effect::NewReplicaSet,
+            _ => Effect::Resume,
+        };
+    }
     if !before.spec.template.equal_ignore_hash(&after.spec.template) {
         return match new {
             _ if after.spec.paused => Effect::Paused,
@@ -110,7 +173,9 @@ fn effect(before: Option<&Deployment>, after: &Deployment, new: Option<&NewRepli
             _ => Effect::NewReplicaSet,
         };
     }
-    if before.replicas() != after.replicas() {
+    if is_paused && !was_paused {
+        Effect::Pause
+    } else if before.replicas() != after.replicas() {
         Effect::Scale
     } else if has_same_settings(before, after) {
         Effect::Nothing
@@ -164,25 +229,69 @@ fn bounds(deployment: &Deployment) -> Bounds {
     }
 }
 
-fn outcome(history: &History) -> Outcome {
+/// Reason why there are more pods than the bound.
+fn most_pods_reason(history: &History) -> Option<&'static str> {
+    let most = history.most_pods.pods;
+    (most > fenceposts::max_total_replicas(&history.deployment)).then_some({
+        if most <= history.before.pods {
+            "as many before the change"
+        } else {
+            "all ReplicaSets are first scaled in proportion"
+        }
+    })
+}
+
+/// Reason why fewer pods are available than the bound.
+fn fewest_available_reason(history: &History) -> Option<&'static str> {
+    let fewest = history.fewest_available.pods;
+    (fewest < fenceposts::min_available(&history.deployment)).then_some({
+        if fewest >= history.before.available {
+            "no more before the change"
+        } else {
+            "all ReplicaSets are first scaled in proportion"
+        }
+    })
+}
+
+/// Conditions that a pipeline may fail on.
+fn conditions(facts: &Facts<'_>) -> Vec<Condition> {
+    let Facts { history, deadline, quotas, nodes, .. } = facts;
+    let fewest = history.fewest_available.pods;
+    let kept = history.before.available.min(history.deployment.replicas());
+    let holds = [
+        (Condition::Deadline, deadline.exceeded_at_seconds.is_some()),
+        (Condition::Capacity, nodes.fits == Some(false)),
+        (Condition::Quota, quotas.iter().any(|check| !check.fits)),
+        (Condition::Unavailable, fewest < kept),
+        (Condition::NoneAvailable, fewest == 0 && kept > 0),
+    ];
+    holds.into_iter().filter(|(_, holds)| *holds).map(|(condition, _)| condition).collect()
+}
+
+fn outcome(history: &History, refusals: &[Refusal], range: Option<DurationRange>) -> Outcome {
     let end = match history.end {
         RunEnd::Complete => End::Complete,
         _ if history.deployment.spec.paused => End::Paused,
         RunEnd::Stuck => End::Stuck,
         RunEnd::Unfinished => End::Unfinished,
     };
+    // A refused deletion has no condition in the Deployment.
+    let refused = refusals.iter().find(|refusal| refusal.stands).map(|refusal| refusal.message.clone());
     Outcome {
         end,
         duration_seconds: history.completed_at.filter(|_| end == End::Complete),
+        duration_range: range.filter(|_| end == End::Complete),
         settled_seconds: history.settled_at,
         most_pods: history.most_pods,
+        most_pods_reason: most_pods_reason(history),
         most_pods_with_terminating: history.most_with_terminating,
         fewest_available: history.fewest_available,
+        fewest_available_reason: fewest_available_reason(history),
         available_before: history.before.available,
         available_after: history.steps.last().map_or(0, |step| step.available),
         pods_created: history.pods_created,
         pods_deleted: history.pods_deleted,
-        message: stuck_message(&history.deployment).filter(|_| end == End::Stuck),
+        message: refused.or_else(|| stuck_message(&history.deployment)).filter(|_| end == End::Stuck),
     }
 }
 

@@ -41,8 +41,10 @@ pub struct Preview {
     pub outcome: Outcome,
     /// State after each change of the number of pods.
     pub steps: Vec<Step>,
-    /// Writes of the controllers, without status and events.
+    /// Writes of Deployments, ReplicaSets and pods by the controllers, without status and events.
     pub writes: Vec<WriteGroup>,
+    /// Numbers of all writes of the controllers, with status and events.
+    pub write_totals: Vec<WriteTotal>,
     /// Progress deadline.
     pub deadline: Deadline,
     /// Resource quotas of the namespace at the peak.
@@ -51,6 +53,8 @@ pub struct Preview {
     pub nodes: NodesCheck,
     /// Course if no new pod becomes ready. `None` if the change creates no pods.
     pub never_ready: Option<NeverReady>,
+    /// Conditions that hold, for pipelines.
+    pub conditions: Vec<Condition>,
     /// Warnings.
     pub warnings: Vec<Warning>,
     /// Resources that could not be read.
@@ -65,6 +69,8 @@ pub struct DryRun {
     pub performed: bool,
     /// Reason why the API server has not checked it.
     pub reason: Option<String>,
+    /// Warnings of the API server.
+    pub warnings: Vec<String>,
 }
 
 /// Effect of a change.
@@ -81,6 +87,10 @@ pub enum Effect {
     Paused,
     /// Changes the number of replicas, and not the template.
     Scale,
+    /// Pauses the rollout.
+    Pause,
+    /// Resumes the rollout. The ReplicaSet of the template exists.
+    Resume,
     /// Changes other fields.
     Settings,
     /// Changes nothing.
@@ -147,14 +157,20 @@ pub struct Outcome {
     pub end: End,
     /// Time until the rollout is complete. `None` if it does not complete.
     pub duration_seconds: Option<f64>,
+    /// Range of that time, if the controllers wait for a quota or for their back-off.
+    pub duration_range: Option<DurationRange>,
     /// Time of the last write; terminating pods are removed after completion.
     pub settled_seconds: f64,
     /// Largest number of pods, without terminating ones.
     pub most_pods: Peak,
+    /// Reason why that is above the bound, if it is.
+    pub most_pods_reason: Option<&'static str>,
     /// Largest number of pods, with terminating ones.
     pub most_pods_with_terminating: Peak,
     /// Smallest number of available pods.
     pub fewest_available: Peak,
+    /// Reason why that is below the bound, if it is.
+    pub fewest_available_reason: Option<&'static str>,
     /// Number of available pods before the change.
     pub available_before: i32,
     /// Number of available pods at the end.
@@ -165,6 +181,44 @@ pub struct Outcome {
     pub pods_deleted: usize,
     /// Message of the controllers at the end, if the rollout is stuck.
     pub message: Option<String>,
+}
+
+/// Range of the duration of a rollout.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DurationRange {
+    /// Shortest time.
+    pub min_seconds: f64,
+    /// Longest time.
+    pub max_seconds: f64,
+    /// Reasons why the time is uncertain.
+    pub reasons: Vec<DurationReason>,
+}
+
+/// Reason why the duration of a rollout is uncertain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DurationReason {
+    /// A quota refuses pods for some time. The ReplicaSet controller retries after a growing back-off.
+    Quota,
+    /// The API server has refused pods before the change. The ReplicaSet controller may wait for its back-off.
+    BackOff,
+}
+
+/// Condition that a pipeline may fail on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condition {
+    /// The progress deadline is exceeded.
+    Deadline,
+    /// The peak does not fit on the nodes.
+    Capacity,
+    /// The peak does not fit a quota.
+    Quota,
+    /// Fewer pods are available than before and after the change.
+    Unavailable,
+    /// No pod is available for some time.
+    NoneAvailable,
 }
 
 /// End of a rollout.
@@ -243,6 +297,20 @@ pub struct WriteGroup {
     pub count: usize,
     /// Error of the API server, if any.
     pub error: Option<String>,
+}
+
+/// Number of writes of the same kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteTotal {
+    /// `create`, `update`, `patch` or `delete`.
+    pub verb: String,
+    /// Plural name of the resource, such as `pods` or `deployments/status`.
+    pub resource: String,
+    /// Number of writes.
+    pub count: usize,
+    /// Number of those that the API server refuses.
+    pub refused: usize,
 }
 
 /// Progress deadline.
@@ -331,6 +399,8 @@ pub enum WarningCode {
     DisruptionBudget,
     /// No pod is available for some time.
     NoneAvailable,
+    /// The API server refuses requests of the controllers before the change.
+    StandingRefusal,
     /// An autoscaler sets the number of replicas.
     Autoscaler,
     /// A rollout is in progress before the change.

@@ -19,6 +19,10 @@ pub struct Snapshot {
     pub namespace: String,
     /// Name of the Deployment.
     pub name: String,
+    /// `true` if the namespace is being deleted.
+    pub is_terminating: bool,
+    /// `true` if the pods run in a sandbox, whose image tags and annotations have an effect.
+    pub is_sandbox: bool,
     /// The Deployment. `None` if it does not exist.
     pub deployment: Option<Value>,
     /// ReplicaSets of the namespace.

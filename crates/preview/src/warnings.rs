@@ -10,6 +10,7 @@ use crate::{
     cluster::is_complete,
     history::History,
     json::text,
+    refusal::Refusal,
     report::{Deadline, Effect, NodesCheck, QuotaCheck, Warning, WarningCode},
 };
 
@@ -22,6 +23,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) deadline: &'a Deadline,
     pub(crate) quotas: &'a [QuotaCheck],
     pub(crate) nodes: &'a NodesCheck,
+    pub(crate) refusals: &'a [Refusal],
 }
 
 /// Returns the warnings, in the order of [`WarningCode`].
@@ -40,6 +42,9 @@ pub(crate) fn warnings(facts: &Facts<'_>) -> Vec<Warning> {
         warn(WarningCode::DisruptionBudget, disruption_budget(facts, budget));
     }
     warn(WarningCode::NoneAvailable, none_available(facts.history));
+    for refusal in facts.refusals {
+        warn(WarningCode::StandingRefusal, Some(standing_refusal(facts.snapshot, refusal)));
+    }
     for autoscaler in &facts.snapshot.autoscalers {
         warn(WarningCode::Autoscaler, autoscaled(facts, autoscaler));
     }
@@ -135,6 +140,23 @@ fn seconds_where(history: &History, holds: impl Fn(i32) -> bool) -> f64 {
     let spans = history.availability.iter().zip(ends);
     let held = spans.filter(|((_, available), _)| holds(*available));
     held.map(|((start, _), stop)| (stop.min(end) - start.min(end)).max(0.0)).sum()
+}
+
+fn standing_refusal(snapshot: &Snapshot, refusal: &Refusal) -> String {
+    let for_ = refusal.since.map_or_else(String::new, |since| {
+        let elapsed = snapshot.taken.duration_since(since).as_secs_f64().max(0.0);
+        format!(" for {}", crate::render::seconds(elapsed))
+    });
+    let assumption = match (refusal.stands, refusal.is_quota) {
+        (true, _) => "the preview assumes that this continues",
+        (false, true) => "the preview compares the new pods with the quota",
+        (false, false) => "the preview assumes that the new pods are accepted",
+    };
+    format!(
+        "the API server has refused {}{for_}: {}; {assumption}",
+        refusal.requests(),
+        refusal.message.trim_end_matches('.')
+    )
 }
 
 fn autoscaled(facts: &Facts<'_>, autoscaler: &Value) -> Option<String> {

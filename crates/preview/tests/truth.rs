@@ -197,6 +197,22 @@ fn quota_stops_the_rollout() {
     });
 }
 
+/// The ReplicaSet controller retries after its back-off, until the quota has room.
+#[test]
+fn quota_delays_the_rollout() {
+    simulate(async {
+        let timing = timing(5, 20);
+        let world = World::new(timing);
+        let mut manifest = deployment(4, "web:1");
+        manifest["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": 2, "maxUnavailable": 1 });
+        world.create(manifest).await;
+        world.quota(5);
+        let preview = compare(&world, &image("web:2"), timing).await.unwrap();
+        assert_eq!(preview.outcome.end, End::Complete);
+        assert!(preview.outcome.duration_seconds.unwrap() > 40.0, "{:?}", preview.outcome);
+    });
+}
+
 #[test]
 fn create_of_a_new_deployment() {
     simulate(async {

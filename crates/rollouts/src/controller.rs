@@ -73,7 +73,10 @@ impl ControllerState {
         if let Some(delay) = self.delay_seconds {
             let retry =
                 if self.retries > 0 { format!("retry {}", self.retries) } else { "next sync".to_owned() };
-            text.push_str(&format!(", {retry} in {}", short(SignedDuration::from_secs_f64(delay))));
+            text.push_str(&format!(
+                ", {retry} in {}",
+                short(SignedDuration::try_from_secs_f64(delay).unwrap_or(SignedDuration::MAX))
+            ));
         }
         if let Some(at) = self.last_sync {
             text.push_str(&format!(", last sync {} ago", short(now.duration_since(at))));

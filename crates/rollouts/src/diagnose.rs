@@ -1,47 +1,35 @@
 //! Diagnosis of one rollout.
 
-use std::{collections::BTreeSet, sync::Arc};
-
 use jiff::SignedDuration;
-use kcm_api::{Deployment, ReplicaSet};
 use kcm_clock::Timestamp;
-use kcm_deployment_controller::{Action, BlockedOn, Plan, PlanEnd, View, plan_assuming_success};
-use kcm_deployment_util::{
-    conditions::reason,
-    fenceposts,
-    replica_sets::{ReplicaSetSplit, available_replica_count, replica_count},
-    rollout,
-};
+use kcm_deployment_controller::BlockedOn;
+use kcm_deployment_util::{conditions::reason, rollout as status};
 use serde_json::Value;
-use thiserror::Error;
 
 use crate::{
     cause::Cause,
+    change,
     commands::commands,
-    diagnosis::{API_VERSION, Bounds, Diagnosis, Replicas, State},
-    duration::short,
+    deletion,
+    diagnosis::{API_VERSION, Diagnosis, State, TemplateChange},
+    due,
     finding::{Effect, Finding, add},
-    json::{list, text, time},
+    json::{controller, is_terminating, text, time},
     others,
     pods::{self, PodContext},
     refusal,
+    rollout::{DiagnoseError, Rollout},
     snapshot::Snapshot,
     summary::summary,
 };
 
-/// Time without changes after which a pending write means that the controller does not run.
-const CONTROLLER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// Age up to which a failed pod counts for [`MANY_FAILED`].
+const RECENT: SignedDuration = SignedDuration::from_mins(10);
+/// Failed pods of a ReplicaSet that is not available, from which on its pods are taken to fail always.
+const MANY_FAILED: usize = 3;
 
-/// Object that cannot be decoded.
-#[derive(Debug, Error)]
-#[error("failed to decode {kind} {name}: {source}")]
-pub struct DiagnoseError {
-    kind: &'static str,
-    name: String,
-    source: serde_json::Error,
-}
-
-/// Explains the state of the rollout of `deployment` at `now`, the time at which `snapshot` of its namespace was read.
+/// Explains the state of the rollout of `deployment` at `now`, the time of the API server at which `snapshot` of its
+/// namespace was read.
 ///
 /// # Errors
 ///
@@ -51,84 +39,42 @@ pub fn diagnose(snapshot: &Snapshot, deployment: &Value, now: Timestamp) -> Resu
     Ok(rollout.diagnose())
 }
 
-fn decode<T: serde::de::DeserializeOwned>(kind: &'static str, object: &Value) -> Result<T, DiagnoseError> {
-    serde_json::from_value(object.clone()).map_err(|source| DiagnoseError {
-        kind,
-        name: text(object, "/metadata/name").to_owned(),
-        source,
-    })
+/// Pods of a rollout that are not available.
+#[derive(Default)]
+struct Held {
+    /// Pods that do not become available without an intervention.
+    blocked: usize,
+    /// Pods that become available after a time.
+    delayed: usize,
 }
 
-/// UID of the managing controller.
-pub(crate) fn controller(object: &Value) -> Option<&str> {
-    let owners = list(object, "/metadata/ownerReferences").iter();
-    owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["uid"].as_str())
-}
-
-/// Deployment with its objects.
-pub(crate) struct Rollout<'a> {
-    snapshot: &'a Snapshot,
-    object: &'a Value,
-    now: Timestamp,
-    deployment: Arc<Deployment>,
-    sets: ReplicaSetSplit,
-    plan: Plan,
-    min_ready: SignedDuration,
-}
-
-impl<'a> Rollout<'a> {
-    fn new(snapshot: &'a Snapshot, object: &'a Value, now: Timestamp) -> Result<Self, DiagnoseError> {
-        let deployment: Arc<Deployment> = Arc::new(decode("deployment", object)?);
-        let uid = &*deployment.metadata.uid;
-        let owned = snapshot.replica_sets.iter().filter(|set| controller(set) == Some(uid));
-        let replica_sets: Vec<Arc<ReplicaSet>> =
-            owned.map(|set| decode("replica set", set).map(Arc::new)).collect::<Result<_, _>>()?;
-        let sets = ReplicaSetSplit::find(&deployment, &replica_sets);
-        let active = snapshot.pods.iter().filter(|pod| !pods::is_finished(pod)).filter_map(controller);
-        let running: BTreeSet<Arc<str>> = active
-            .filter(|owner| replica_sets.iter().any(|set| *set.metadata.uid == **owner))
-            .map(Arc::from)
-            .collect();
-        let terminating_replicas = deployment.status.terminating_replicas.is_some();
-        let view = View {
-            deployment: Arc::clone(&deployment),
-            replica_sets,
-            running,
-            unobserved_scale_downs: BTreeSet::new(),
-            terminating_replicas,
-            coalesce_status_writes: false,
-        };
-        let plan = plan_assuming_success(&view, now);
-        let min_ready = SignedDuration::from_secs(i64::from(deployment.spec.min_ready_seconds));
-        Ok(Self { snapshot, object, now, deployment, sets, plan, min_ready })
-    }
-
+impl Rollout<'_> {
     fn diagnose(&self) -> Diagnosis {
-        let mut findings: Vec<Finding> = self.held_deployment().into_iter().collect();
-        // Neither is reconciled, and neither can be seen in the status.
-        let ignored =
-            |finding: &Finding| matches!(finding.cause, Cause::DeploymentDeleted | Cause::EmptySelector);
-        let complete = self.is_observed()
-            && rollout::is_complete(&self.deployment, &self.deployment.status)
-            && !self.writes_replica_sets()
-            && (!self.deployment.spec.paused || self.is_rolled_out())
-            && !findings.iter().any(ignored);
-        if complete {
-            findings.clear();
-        }
+        let mut findings = deletion::explain(self);
+        findings.extend(self.held_deployment());
+        let refusals = self.refusals();
+        let uses_quota = refusals.iter().any(|finding| finding.cause == Cause::QuotaExceeded);
+        let held = self.hold_pods(&mut findings, uses_quota);
+        let complete = self.is_complete() && findings.iter().all(|finding| finding.effect == Effect::Note);
         if !complete {
-            if findings.iter().all(|finding| finding.effect == Effect::Note) {
-                self.hold_replica_sets(&mut findings);
-            }
-            self.hold_pods(&mut findings);
+            findings.extend(refusals);
+            findings.extend(due::explain(self, &findings));
+        } else {
+            findings.clear();
         }
         findings.extend(others::notes(self.snapshot, self.object));
         if !complete {
             findings.extend(others::disruption_budgets(self.snapshot, self.object));
         }
-        let state = self.state(complete, &mut findings);
+        let state = self.state(complete, &held, &mut findings);
+        if state != State::Complete {
+            let warnings = others::warnings(self, &findings);
+            findings.extend(warnings);
+        }
         findings.sort_by_key(|finding| (finding.effect, finding.cause));
-        let deadline = self.deadline().filter(|_| state == State::Progressing || state == State::Stuck);
+        let findings: Vec<Finding> = findings.into_iter().map(Finding::with_restarts).collect();
+        let deadline =
+            self.deadline().filter(|_| matches!(state, State::Progressing | State::Stuck | State::Unknown));
         let expected = findings
             .iter()
             .filter(|finding| finding.effect == Effect::Delays)
@@ -140,37 +86,53 @@ impl<'a> Rollout<'a> {
         let mut diagnosis = Diagnosis {
             api_version: API_VERSION,
             kind: "RolloutDiagnosis",
+            resource: "deployment",
             namespace: self.deployment.metadata.namespace.to_string(),
             name: self.deployment.metadata.name.to_string(),
             state,
             cause: cause.filter(|_| state != State::Complete),
             summary: String::new(),
             replicas: self.replicas(),
+            changed: change::last_change_of_template(self.object, self.snapshot.replica_sets.seen())
+                .map(|(at, manager)| TemplateChange { at, manager })
+                .filter(|_| !complete && self.snapshot.replica_sets.is_known()),
             last_progress: self.last_progress(),
             deadline,
             expected: expected.filter(|_| state == State::Progressing),
             bounds: self.bounds().filter(|_| !complete),
             next: self.next(),
-            controllers: Vec::new(),
+            controllers: self.snapshot.controllers.clone(),
             commands: Vec::new(),
             findings,
-            unreadable: self.snapshot.unreadable.clone(),
+            unreadable: self.snapshot.unread().into_iter().cloned().collect(),
         };
         diagnosis.summary = summary(&diagnosis, self.now, self.moves());
-        diagnosis.commands = commands(&diagnosis);
+        diagnosis.commands = commands(self, &diagnosis);
         diagnosis
     }
 
-    /// Chooses the state. Adds a finding if a rollout is stuck without one.
-    fn state(&self, complete: bool, findings: &mut Vec<Finding>) -> State {
+    /// `true` if the status, the ReplicaSets and the pods agree that the rollout is complete.
+    fn is_complete(&self) -> bool {
+        self.is_known()
+            && self.is_observed()
+            && status::is_complete(&self.deployment, &self.deployment.status)
+            && !self.writes_replica_sets()
+            && (!self.deployment.spec.paused || self.is_rolled_out())
+            && self.differences().is_empty()
+    }
+
+    /// Chooses the state. Adds a finding if no cause explains it.
+    fn state(&self, complete: bool, held: &Held, findings: &mut Vec<Finding>) -> State {
         if complete {
             return State::Complete;
         }
-        let has = |effect| findings.iter().any(|finding| finding.effect == effect);
-        if self.deployment.spec.paused
-            && has(Effect::Blocks)
-            && findings.iter().any(|f| f.cause == Cause::Paused)
-        {
+        let has = |cause| {
+            findings
+                .iter()
+                .any(|finding: &Finding| finding.cause == cause && finding.effect == Effect::Blocks)
+        };
+        let is_explained = findings.iter().any(|finding| finding.effect != Effect::Note);
+        if self.deployment.spec.paused && has(Cause::Paused) {
             return State::Paused;
         }
         let condition = self.deployment.condition("Progressing");
@@ -179,17 +141,34 @@ impl<'a> Rollout<'a> {
         {
             return State::DeadlineExceeded;
         }
-        let held = findings.iter().any(|finding| holds_all(finding.cause));
-        if held || (has(Effect::Blocks) && !has(Effect::Delays) && !self.moves()) {
+        if findings.iter().any(|finding| holds_all(finding.cause) && finding.effect == Effect::Blocks) {
             return State::Stuck;
         }
-        if !has(Effect::Blocks) && !has(Effect::Delays) && !self.moves() && self.idle() > CONTROLLER_PATIENCE
-        {
-            findings.push(Finding::blocks(
-                Cause::Unknown,
-                "No cause was found in the objects that could be read.",
-            ));
+        let is_unclear = has(Cause::Unknown) || has(Cause::StatusOutdated);
+        let blocks = |finding: &&Finding| {
+            finding.effect == Effect::Blocks
+                && !matches!(finding.cause, Cause::Unknown | Cause::StatusOutdated)
+        };
+        let is_blocked = findings.iter().any(|finding| blocks(&finding));
+        let is_delayed = held.delayed > 0
+            || findings.iter().any(|one| one.effect == Effect::Delays && one.pods.is_empty());
+        if is_blocked && !is_delayed && !self.moves() {
             return State::Stuck;
+        }
+        if is_unclear && !is_blocked && !is_delayed {
+            return State::Unknown;
+        }
+        if !is_explained && !self.is_known() {
+            let unread: Vec<String> =
+                self.snapshot.unread().iter().map(|unread| unread.resource.clone()).collect();
+            let text = format!("The cause cannot be told without {}.", unread.join(", "));
+            findings.push(Finding::blocks(Cause::Unknown, text));
+            return State::Unknown;
+        }
+        if !is_explained && !self.moves() && self.idle() > due::PATIENCE {
+            let text = "No cause was found in the objects that could be read.";
+            findings.push(Finding::blocks(Cause::Unknown, text));
+            return State::Unknown;
         }
         State::Progressing
     }
@@ -199,325 +178,140 @@ impl<'a> Rollout<'a> {
         self.writes_replica_sets() || !self.is_observed() || self.replica_sets_pending().next().is_some()
     }
 
-    fn is_observed(&self) -> bool {
-        self.deployment.status.observed_generation >= self.deployment.metadata.generation
-    }
-
-    /// `true` if the Deployment controller scales, creates or deletes ReplicaSets next.
-    fn writes_replica_sets(&self) -> bool {
-        self.plan.actions.iter().any(|planned| {
-            matches!(planned.action, Action::CreateReplicaSet(_) | Action::UpdateReplicaSet(_))
-        })
-    }
-
-    /// ReplicaSets that their controller has not processed yet, without those with refused creations.
-    fn replica_sets_pending(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
-        self.sets.all().filter(|set| {
-            let behind = set.status.observed_generation < set.metadata.generation;
-            let failed = set.condition("ReplicaFailure").is_some_and(|one| one.status == "True");
-            !failed && (behind || set.status.replicas != set.replicas() || self.counts_differ(set))
-        })
-    }
-
-    /// `true` if the status of a ReplicaSet differs from its pods.
-    fn counts_differ(&self, set: &ReplicaSet) -> bool {
-        if self.snapshot.unreadable.iter().any(|one| one.resource == "pods") {
-            return false;
-        }
-        let own = self.snapshot.pods.iter().filter(|pod| controller(pod) == Some(&*set.metadata.uid));
-        let active: Vec<&Value> =
-            own.filter(|pod| !pods::is_finished(pod) && !pods::is_terminating(pod)).collect();
-        let available = active.iter().filter(|pod| pods::is_available(pod, self.min_ready, self.now)).count();
-        let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-        (count(active.len()), count(available)) != (set.status.replicas, set.status.available_replicas)
-    }
-
-    /// Time since the last change of the Deployment, its ReplicaSets and pods.
-    fn idle(&self) -> SignedDuration {
-        let uids: Vec<&str> = self.sets.all().map(|set| &*set.metadata.uid).collect();
-        let own = |object: &&Value| {
-            let owner = controller(object);
-            owner == Some(&*self.deployment.metadata.uid) || owner.is_some_and(|owner| uids.contains(&owner))
-        };
-        let sets = self.snapshot.replica_sets.iter().filter(own);
-        let pods = self.snapshot.pods.iter().filter(own);
-        let objects = sets.chain(pods).chain([self.object]);
-        let newest = objects.flat_map(last_changes).filter(|at| *at <= self.now).max();
-        // Availability after minReadySeconds is a change without a write.
-        let ready = self.snapshot.pods.iter().filter(own).filter_map(pods::ready_since);
-        let available = ready.filter_map(|since| since.saturating_add(self.min_ready).ok());
-        let newest = newest.into_iter().chain(available.filter(|at| *at <= self.now)).max();
-        newest.map_or(SignedDuration::ZERO, |newest| self.now.duration_since(newest))
-    }
-
     /// Finds causes in the Deployment itself.
-    fn held_deployment(&self) -> Option<Finding> {
+    fn held_deployment(&self) -> Vec<Finding> {
         let deployment = &self.deployment;
-        if deployment.metadata.deletion_timestamp.is_some() {
-            let finalizers: Vec<&str> =
-                list(self.object, "/metadata/finalizers").iter().filter_map(Value::as_str).collect();
-            let text = format!("The Deployment is being deleted; finalizers: {}.", finalizers.join(", "));
-            return Some(Finding::blocks(Cause::DeploymentDeleted, text));
+        let mut found = Vec::new();
+        if is_terminating(self.object) {
+            return found;
         }
-        let idle = self.idle();
+        if let Some(failed) = self.create_failure() {
+            found.push(Finding::blocks(Cause::ReplicaSetCreateFailed, failed));
+        }
         if !self.is_observed() {
-            let (observed, generation) =
-                (deployment.status.observed_generation, deployment.metadata.generation);
-            let text = format!("The controller has observed generation {observed} of {generation}.");
-            let waits = self.last_change_of_spec().map(|at| self.now.duration_since(at));
-            return waits
-                .filter(|waits| *waits > CONTROLLER_PATIENCE)
-                .map(|waits| self.controller_not_running(&text, waits));
+            return found;
         }
-        let blocked_on = match &self.plan.end {
-            PlanEnd::Done(Ok(outcome)) => Some(outcome.blocked_on),
-            _ => None,
-        };
-        match blocked_on {
+        match self.blocked_on() {
             Some(BlockedOn::Selector) => {
                 let text = "The selector is empty; the controller ignores the Deployment.";
-                return Some(Finding::blocks(Cause::EmptySelector, text));
+                found.push(Finding::blocks(Cause::EmptySelector, text));
             }
             Some(BlockedOn::DesiredReplicasAnnotation) => {
                 let text = "A ReplicaSet has another value in the annotation desired-replicas. The controller takes \
                             the Deployment for scaled in each sync, and starts no rollout.";
-                return Some(Finding::blocks(Cause::DesiredReplicasAnnotation, text));
+                found.push(Finding::blocks(Cause::DesiredReplicasAnnotation, text));
             }
             _ => {}
         }
         if deployment.spec.paused && !self.is_rolled_out() {
-            return Some(Finding::blocks(
-                Cause::Paused,
-                "spec.paused is true: template changes are not rolled out.",
-            ));
+            let text = "spec.paused is true: template changes are not rolled out.";
+            found.push(Finding::blocks(Cause::Paused, text));
         }
-        let progressing = deployment.condition("Progressing");
-        if let Some(failed) =
-            progressing.filter(|one| one.status == "False" && one.reason == reason::FAILED_REPLICA_SET_CREATE)
-        {
-            return Some(Finding::blocks(Cause::ReplicaSetCreateFailed, failed.message.clone()));
-        }
-        (self.writes_replica_sets() && idle > CONTROLLER_PATIENCE)
-            .then(|| self.controller_not_running("The controller has writes to make, and makes none.", idle))
+        found
     }
 
-    /// Time of the last change of the spec, from `managedFields`. `None` if it is not recorded.
-    fn last_change_of_spec(&self) -> Option<Timestamp> {
-        let entries = list(self.object, "/metadata/managedFields").iter();
-        let written =
-            entries.filter(|entry| text(entry, "/subresource") != "status").filter_map(|e| time(e, "/time"));
-        let created = time(self.object, "/metadata/creationTimestamp");
-        written.max().or(created.filter(|_| self.deployment.metadata.generation <= 1))
+    /// Message of a ReplicaSet creation that failed after the last change of the spec. The controller reports it without the
+    /// observed generation.
+    fn create_failure(&self) -> Option<String> {
+        let condition = self.deployment.condition("Progressing")?;
+        let failed = condition.status == "False" && condition.reason == reason::FAILED_REPLICA_SET_CREATE;
+        let at = condition.last_update_time.map(kcm_api::Time::timestamp);
+        let is_current =
+            self.is_observed() || at.zip(self.last_change_of_spec()).is_none_or(|(at, change)| at >= change);
+        (failed && is_current).then(|| condition.message.clone())
     }
 
-    fn controller_not_running(&self, what: &str, idle: SignedDuration) -> Finding {
-        let text = format!("{what} Nothing has changed for {}. {}", short(idle), self.lease());
-        Finding::blocks(Cause::ControllerNotRunning, text.trim_end())
-    }
-
-    /// State of the leader election of kube-controller-manager.
-    fn lease(&self) -> String {
-        let Some(lease) = &self.snapshot.lease else { return String::new() };
-        let holder = text(lease, "/spec/holderIdentity");
-        if holder.is_empty() {
-            return "No kube-controller-manager leads.".to_owned();
-        }
-        match time(lease, "/spec/renewTime").map(|renewed| self.now.duration_since(renewed)) {
-            Some(age) if age > SignedDuration::from_secs(15) => {
-                format!("The leader {holder} has not renewed its lease for {}.", short(age))
+    /// Finds refused creations and deletions of pods, in the conditions of the ReplicaSets or of the Deployment.
+    fn refusals(&self) -> Vec<Finding> {
+        if self.snapshot.replica_sets.is_known() {
+            let mut found: Vec<Finding> = Vec::new();
+            for set in &self.set_objects {
+                if let Some(refused) = refusal::explain(self.snapshot, set, self.now)
+                    && found.iter().all(|known| known.message != refused.message)
+                {
+                    found.push(refused);
+                }
             }
-            _ => format!("The lease of kube-controller-manager is held by {holder}."),
+            return found;
         }
-    }
-
-    /// `true` if the new ReplicaSet exists and no old pod is left.
-    fn is_rolled_out(&self) -> bool {
-        self.sets.new.is_some() && replica_count(&self.sets.old) == 0
-    }
-
-    /// Finds causes in the ReplicaSets: refused creations, and a controller that does not run.
-    fn hold_replica_sets(&self, findings: &mut Vec<Finding>) {
-        let uids: Vec<&str> = self.sets.new.iter().map(|set| &*set.metadata.uid).collect();
-        let objects = self.snapshot.replica_sets.iter();
-        for set in objects.filter(|set| uids.contains(&text(set, "/metadata/uid"))) {
-            let Some(mut refused) = refusal::explain(self.snapshot, set) else { continue };
-            if refused.cause == Cause::QuotaExceeded && refusal::terminating(self.snapshot) > 0 {
-                refused.effect = Effect::Delays;
-                refused.message.push_str(" Terminating pods will free some of it.");
-            }
-            findings.push(refused);
-        }
-        let idle = self.idle();
-        if idle > CONTROLLER_PATIENCE
-            && !self.writes_replica_sets()
-            && let Some(set) = self.replica_sets_pending().next()
-        {
-            let (has, wants) = (set.status.replicas, set.replicas());
-            let text = format!(
-                "ReplicaSet {} of {wants} pods reports {has}, and its status is not updated; nothing has changed for {}. {}",
-                set.metadata.name,
-                short(idle),
-                self.lease(),
-            );
-            findings.push(Finding::blocks(Cause::ReplicaSetControllerNotRunning, text.trim_end()));
-        }
+        let failure = self.deployment.condition("ReplicaFailure").filter(|failure| failure.status == "True");
+        let explain = |failure: &kcm_api::DeploymentCondition| match &*failure.reason {
+            "FailedDelete" => refusal::deletion(&failure.message),
+            _ => refusal::classify(self.snapshot, &failure.message),
+        };
+        failure.map(explain).into_iter().collect()
     }
 
     /// Finds causes in the pods that hold the rollout: those of the new ReplicaSet, and for Recreate the old ones.
-    fn hold_pods(&self, findings: &mut Vec<Finding>) {
+    fn hold_pods(&self, findings: &mut Vec<Finding>, uses_quota: bool) -> Held {
         let context = PodContext {
             snapshot: self.snapshot,
+            events: &self.events,
             now: self.now,
             min_ready: self.min_ready,
             ready_after: self.usual_time_to_readiness(),
+            is_rolled_out: self.is_rolled_out(),
         };
-        let new = self.sets.new.as_ref().map(|set| &*set.metadata.uid);
-        let (mut failed, mut active) = (Vec::new(), false);
-        for pod in self.snapshot.pods.iter().filter(|pod| new.is_some() && controller(pod) == new) {
-            if pods::is_terminating(pod) {
+        let (mut failed, mut held, mut available, mut recently) = (Vec::new(), Held::default(), 0, 0_usize);
+        for pod in self.new_pods().filter(|pod| !is_terminating(pod)) {
+            let found = pods::explain(pod, context);
+            if found.iter().any(|finding| finding.cause == Cause::PodFailed) {
+                let created = time(pod, "/metadata/creationTimestamp");
+                recently += usize::from(created.is_some_and(|at| self.now.duration_since(at) < RECENT));
+                failed.extend(found.into_iter().filter(|finding| finding.cause == Cause::PodFailed));
                 continue;
             }
-            let Some(finding) = pods::explain(pod, context) else { continue };
-            if finding.cause == Cause::PodFailed {
-                failed.push(finding);
-            } else {
-                active = true;
+            match found.iter().map(|finding| finding.effect).min() {
+                None => available += 1,
+                Some(Effect::Blocks) => held.blocked += 1,
+                Some(_) => held.delayed += 1,
+            }
+            for finding in found {
                 add(findings, finding);
             }
         }
+        // The ReplicaSet controller replaces a failed pod.
+        let effect = match (recently, held.blocked + held.delayed, available) {
+            (MANY_FAILED.., _, 0) => Effect::Blocks,
+            (_, 0, 0) => Effect::Delays,
+            _ => Effect::Note,
+        };
         for finding in failed {
-            // The ReplicaSet controller replaces a failed pod.
-            let effect = if active { Effect::Note } else { Effect::Delays };
             add(findings, Finding { effect, ..finding });
         }
-        let blocked_on_old = matches!(
-            &self.plan.end,
-            PlanEnd::Done(Ok(outcome)) if outcome.blocked_on == BlockedOn::OldPods
-        );
-        if blocked_on_old {
-            let old: Vec<&str> = self.sets.old.iter().map(|set| &*set.metadata.uid).collect();
-            let own = |pod: &&Value| controller(pod).is_some_and(|owner| old.contains(&owner));
-            for pod in self.snapshot.pods.iter().filter(own).filter(|pod| pods::is_terminating(pod)) {
-                add(findings, pods::explain_terminating(pod, context));
+        self.hold_by_old_pods(findings, context, uses_quota, &mut held);
+        held
+    }
+
+    /// Finds terminating pods that hold a Recreate or that use a quota, and old pods on lost nodes.
+    fn hold_by_old_pods(
+        &self,
+        findings: &mut Vec<Finding>,
+        context: PodContext<'_>,
+        uses_quota: bool,
+        held: &mut Held,
+    ) {
+        let blocks = matches!(self.blocked_on(), Some(BlockedOn::OldPods));
+        let new = self.new_set().map(|set| text(set, "/metadata/uid"));
+        for pod in &self.pods {
+            let is_old = controller(pod) != new;
+            if is_terminating(pod) && (uses_quota || blocks && is_old) {
+                let found = pods::explain_terminating(pod, context);
+                match found.iter().map(|finding| finding.effect).min() {
+                    Some(Effect::Blocks) if blocks => held.blocked += 1,
+                    Some(_) if blocks => held.delayed += 1,
+                    _ => {}
+                }
+                for finding in found {
+                    add(findings, finding);
+                }
+            } else if is_old
+                && pods::is_active(pod)
+                && let Some(lost) = pods::lost_node(pod, context)
+            {
+                add(findings, Finding { effect: Effect::Note, ..lost });
             }
         }
-    }
-
-    /// Median time from creation to readiness of the pods that are ready and have not restarted.
-    fn usual_time_to_readiness(&self) -> Option<SignedDuration> {
-        let uids: Vec<&str> = self.sets.all().map(|set| &*set.metadata.uid).collect();
-        let own = |pod: &&Value| controller(pod).is_some_and(|owner| uids.contains(&owner));
-        let fresh =
-            |pod: &&Value| list(pod, "/status/containerStatuses").iter().all(|one| one["restartCount"] == 0);
-        let mut times: Vec<SignedDuration> = self
-            .snapshot
-            .pods
-            .iter()
-            .filter(own)
-            .filter(fresh)
-            .filter_map(|pod| {
-                let created = time(pod, "/metadata/creationTimestamp")?;
-                Some(pods::ready_since(pod)?.duration_since(created))
-            })
-            .collect();
-        times.sort();
-        times.get(times.len() / 2).copied()
-    }
-
-    fn replicas(&self) -> Replicas {
-        let status = &self.deployment.status;
-        Replicas {
-            desired: self.deployment.replicas(),
-            updated: status.updated_replicas,
-            available: status.available_replicas,
-            total: status.replicas,
-        }
-    }
-
-    fn last_progress(&self) -> Option<Timestamp> {
-        let condition = self.deployment.condition("Progressing")?;
-        condition.last_update_time.map(kcm_api::Time::timestamp)
-    }
-
-    fn deadline(&self) -> Option<Timestamp> {
-        let condition = self.deployment.condition("Progressing")?;
-        if condition.status == "False"
-            || condition.reason == reason::NEW_REPLICA_SET_AVAILABLE
-            || self.deployment.spec.paused
-        {
-            return None;
-        }
-        let deadline = SignedDuration::from_secs(i64::from(rollout::progress_deadline(&self.deployment)?));
-        self.last_progress()?.saturating_add(deadline).ok()
-    }
-
-    fn bounds(&self) -> Option<Bounds> {
-        let deployment = &self.deployment;
-        if !fenceposts::is_rolling_update(deployment) || deployment.spec.paused {
-            return None;
-        }
-        let new = self.sets.new.as_deref()?;
-        if replica_count(&self.sets.old) == 0 {
-            return None;
-        }
-        let (max_surge, max_unavailable) =
-            (fenceposts::max_surge(deployment), fenceposts::max_unavailable(deployment));
-        let total = replica_count(self.sets.all());
-        let max_total = deployment.replicas().saturating_add(max_surge);
-        let available = available_replica_count(self.sets.all());
-        let min_available = fenceposts::min_available(deployment);
-        let surge_used_up = total >= max_total && new.replicas() < deployment.replicas();
-        let no_availability_to_spare = available <= min_available;
-        let rolling = deployment.spec.strategy.rolling_update.as_ref();
-        let unavailable = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
-        // Percentages can round to zero.
-        let both_zero = max_surge == 0
-            && max_unavailable == 1
-            && unavailable.is_some_and(|value| !matches!(serde_json::to_value(value), Ok(Value::Number(_))));
-        let mut message = Vec::new();
-        if surge_used_up {
-            message.push(format!("No new pod: {total} of at most {max_total} exist (maxSurge {max_surge})."));
-        }
-        if no_availability_to_spare {
-            message.push(format!(
-                "No old pod can go: {available} available, {min_available} required (maxUnavailable {max_unavailable})."
-            ));
-        }
-        if both_zero {
-            message.push("Both bounds round to zero; the controller uses maxUnavailable 1.".to_owned());
-        }
-        (!message.is_empty()).then(|| Bounds {
-            surge_used_up,
-            no_availability_to_spare,
-            both_zero,
-            message: message.join(" "),
-        })
-    }
-
-    /// Writes of the controllers for the objects as they are.
-    fn next(&self) -> Vec<String> {
-        let writes =
-            self.plan.actions.iter().filter(|planned| !matches!(planned.action, Action::RecordEvent { .. }));
-        let mut next: Vec<String> = writes.map(ToString::to_string).collect();
-        for set in self.replica_sets_pending() {
-            let difference = i64::from(set.replicas()) - i64::from(set.status.replicas);
-            let verb = if difference > 0 { "create" } else { "delete" };
-            if difference != 0 {
-                next.push(format!("{verb} {} pods of replica set {}", difference.abs(), set.metadata.name));
-            }
-        }
-        match &self.plan.end {
-            PlanEnd::Done(Ok(outcome)) => next.push(format!("then wait for {}", outcome.blocked_on)),
-            PlanEnd::Done(Err(error)) => next.push(format!("fail: {error}")),
-            PlanEnd::ResultRequired => {}
-        }
-        if next.len() == 1
-            && let Some(last) = next.last_mut()
-            && let Some(rest) = last.strip_prefix("then ")
-        {
-            *last = rest.to_owned();
-        }
-        next
     }
 }
 
@@ -526,20 +320,15 @@ fn holds_all(cause: Cause) -> bool {
     matches!(
         cause,
         Cause::DeploymentDeleted
+            | Cause::ReplicaSetDeleted
+            | Cause::NamespaceTerminating
             | Cause::EmptySelector
             | Cause::ControllerNotRunning
             | Cause::ReplicaSetControllerNotRunning
             | Cause::DesiredReplicasAnnotation
             | Cause::ReplicaSetCreateFailed
+            | Cause::ReplicaSetUpdateFailed
+            // Pods that replace failed ones fail, too.
+            | Cause::PodFailed
     )
-}
-
-/// Times of the changes of an object, from its metadata and conditions.
-fn last_changes(object: &Value) -> impl Iterator<Item = Timestamp> {
-    let fields = ["/metadata/creationTimestamp", "/metadata/deletionTimestamp"];
-    let managed = list(object, "/metadata/managedFields").iter().filter_map(|entry| time(entry, "/time"));
-    let conditions =
-        list(object, "/status/conditions").iter().filter_map(|one| time(one, "/lastTransitionTime"));
-    let updates = list(object, "/status/conditions").iter().filter_map(|one| time(one, "/lastUpdateTime"));
-    fields.into_iter().filter_map(|field| time(object, field)).chain(managed).chain(conditions).chain(updates)
 }

@@ -2,8 +2,9 @@
 
 use kcm_clock::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::{cause::Cause, controller::ControllerState, finding::Finding, snapshot::Unreadable};
+use crate::{cause::Cause, controller::ControllerState, finding::Finding, known::Unreadable};
 
 /// Version of the JSON form of a [`Diagnosis`].
 pub const API_VERSION: &str = "rollouts/v1alpha1";
@@ -20,6 +21,8 @@ pub enum State {
     Paused,
     /// The rollout does not continue without intervention.
     Stuck,
+    /// The objects that could be read do not show why the rollout is not complete, or if it is.
+    Unknown,
     /// The progress deadline is exceeded, and the rollout has made no progress since.
     DeadlineExceeded,
 }
@@ -32,6 +35,7 @@ impl State {
             Self::Progressing => 2,
             Self::Paused | Self::Stuck => 3,
             Self::DeadlineExceeded => 4,
+            Self::Unknown => 5,
         }
     }
 
@@ -43,6 +47,7 @@ impl State {
             Self::Paused => "paused",
             Self::Stuck => "stuck",
             Self::DeadlineExceeded => "deadline exceeded",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -75,14 +80,39 @@ pub struct Bounds {
     pub message: String,
 }
 
-/// Suggested command.
+/// Last change of a pod template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateChange {
+    /// Time of the change.
+    pub at: Timestamp,
+    /// Field manager that made it, such as `kubectl-set`.
+    pub manager: String,
+}
+
+/// Suggested command.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Command {
     /// Purpose.
     pub purpose: String,
     /// Command line.
     pub command: String,
+    /// Change of the Deployment that the command makes, for a preview of its course.
+    #[serde(skip)]
+    pub remedy: Option<Remedy>,
+    /// Predicted course of the change, such as `completes in about 40s`. [`diagnose`](crate::diagnose) leaves it empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub course: Option<String>,
+}
+
+/// Change of a Deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Remedy {
+    /// As `kubectl rollout undo`.
+    Undo,
+    /// Merge patch. Pods that cannot be scheduled are taken to be scheduled after it.
+    Patch(Value),
 }
 
 /// State of a rollout and its explanation.
@@ -93,9 +123,11 @@ pub struct Diagnosis {
     pub api_version: &'static str,
     /// `RolloutDiagnosis`.
     pub kind: &'static str,
-    /// Namespace of the Deployment.
+    /// Resource of the workload: `deployment`, `statefulset` or `daemonset`.
+    pub resource: &'static str,
+    /// Namespace of the workload.
     pub namespace: String,
-    /// Name of the Deployment.
+    /// Name of the workload.
     pub name: String,
     /// State.
     pub state: State,
@@ -106,6 +138,9 @@ pub struct Diagnosis {
     pub summary: String,
     /// Number of pods.
     pub replicas: Replicas,
+    /// Last change of the pod template, if the objects contain it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<TemplateChange>,
     /// Time of the last progress, from the condition `Progressing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_progress: Option<Timestamp>,
@@ -122,7 +157,7 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Writes of the controllers for the objects as they are, with reasons.
     pub next: Vec<String>,
-    /// Queue state of the controllers, if the caller has read it. [`diagnose`](crate::diagnose) leaves it empty.
+    /// Queue state of the controllers, if the caller has read it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub controllers: Vec<ControllerState>,
     /// Commands that inspect or resolve the causes.

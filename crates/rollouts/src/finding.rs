@@ -33,9 +33,12 @@ pub struct Finding {
     /// Container, if the cause is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// Object that refuses or holds the rollout, such as the name of a quota or of a webhook.
+    /// Object that refuses or holds the rollout, such as the name of a quota or of a webhook, or that has the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
+    /// Fewest and most restarts of the container in one of the pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<(i64, i64)>,
     /// Time at which a delay is expected to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -43,8 +46,16 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn new(cause: Cause, effect: Effect, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { cause, effect, message, pods: Vec::new(), container: None, object: None, until: None }
+        Self {
+            cause,
+            effect,
+            message: message.into(),
+            pods: Vec::new(),
+            container: None,
+            object: None,
+            restarts: None,
+            until: None,
+        }
     }
 
     pub(crate) fn blocks(cause: Cause, message: impl Into<String>) -> Self {
@@ -67,23 +78,84 @@ impl Finding {
         Self { object: Some(name.to_owned()), ..self }
     }
 
+    pub(crate) fn restarts(self, number: i64) -> Self {
+        Self { restarts: Some((number, number)), ..self }
+    }
+
     pub(crate) fn pod(mut self, name: &str) -> Self {
         self.pods.push(name.to_owned());
         self
     }
+
+    /// Adds the number of restarts to the explanation.
+    pub(crate) fn with_restarts(mut self) -> Self {
+        let text = match self.restarts {
+            Some((1, 1)) => " 1 restart.".to_owned(),
+            Some((fewest, most)) if fewest == most => format!(" {most} restarts."),
+            Some((fewest, most)) => format!(" {fewest} to {most} restarts."),
+            None => return self,
+        };
+        self.message.push_str(&text);
+        self
+    }
 }
 
-/// Adds a finding about pods. Findings that differ in their pods only are merged.
+/// Adds a finding about pods. Findings that differ only in their pods, in their numbers of restarts and in identifiers of
+/// the explanation are merged.
 pub(crate) fn add(findings: &mut Vec<Finding>, new: Finding) {
+    let template = template(&new);
     let is_same = |known: &&mut Finding| {
-        (known.cause, known.effect, &known.message, &known.container)
-            == (new.cause, new.effect, &new.message, &new.container)
+        (known.cause, known.effect, &known.container, &known.object)
+            == (new.cause, new.effect, &new.container, &new.object)
+            && self::template(known) == template
     };
     match findings.iter_mut().find(is_same) {
         Some(known) => {
             known.until = known.until.into_iter().chain(new.until).min();
+            known.restarts = match (known.restarts, new.restarts) {
+                (Some(known), Some(new)) => Some((known.0.min(new.0), known.1.max(new.1))),
+                (known, new) => known.or(new),
+            };
             known.pods.extend(new.pods);
         }
         None => findings.push(new),
+    }
+}
+
+/// Explanation without the names of the pods, and without long hexadecimal numbers such as container IDs.
+fn template(finding: &Finding) -> String {
+    /// Digits of the shortest identifier.
+    const IDENTIFIER: usize = 8;
+    let message = match finding.pods.first() {
+        Some(pod) => finding.message.replace(pod.as_str(), ""),
+        None => finding.message.clone(),
+    };
+    let is_word = |letter: char| letter.is_ascii_alphanumeric();
+    message
+        .split_inclusive(|letter| !is_word(letter))
+        .filter(|word| {
+            let word = word.trim_end_matches(|letter| !is_word(letter));
+            word.len() < IDENTIFIER || !word.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_with_the_same_cause_are_one_group() {
+        let mut findings = Vec::new();
+        for (pod, restarts, id) in [("web-1", 3, "0a1b2c3d4e5f"), ("web-2", 5, "ffeeddccbbaa")] {
+            let message = format!("sandbox {id} of pod {pod} failed.");
+            add(&mut findings, Finding::blocks(Cause::CrashLoop, message).restarts(restarts).pod(pod));
+        }
+        let other = Finding::blocks(Cause::CrashLoop, "sandbox of another pod").pod("web-3");
+        add(&mut findings, other);
+        assert_eq!(findings.len(), 2);
+        assert_eq!(findings[0].pods, ["web-1", "web-2"]);
+        let message = findings.swap_remove(0).with_restarts().message;
+        assert_eq!(message, "sandbox 0a1b2c3d4e5f of pod web-1 failed. 3 to 5 restarts.");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use kcm_api::Time;
+use kcm_api::{Time, quantity::Quantity};
 use kcm_clock::Timestamp;
 use serde_json::Value;
 
@@ -37,4 +37,31 @@ pub fn time(value: &Value, pointer: &str) -> Option<Timestamp> {
 /// Condition of this type in `status.conditions`.
 pub fn condition<'a>(value: &'a Value, type_: &str) -> Option<&'a Value> {
     list(value, "/status/conditions").iter().find(|condition| condition["type"] == type_)
+}
+
+/// Value of a quantity, such as `500m` or `1Gi`. Zero if it is absent or invalid.
+pub fn amount(quantity: &Value) -> f64 {
+    let parsed = match quantity {
+        Value::String(text) => text.parse::<Quantity>(),
+        number => number.to_string().parse(),
+    };
+    let Ok(number) = parsed.map(|quantity| quantity.number()) else { return 0.0 };
+    let sign = if number.negative { "-" } else { "" };
+    format!("{sign}0{}e{}", number.digits, number.exponent).parse().unwrap_or(0.0)
+}
+
+/// UID of the managing controller.
+pub fn controller(object: &Value) -> Option<&str> {
+    let owners = list(object, "/metadata/ownerReferences").iter();
+    owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["uid"].as_str())
+}
+
+/// Names of the finalizers.
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    list(object, "/metadata/finalizers").iter().filter_map(Value::as_str).collect()
+}
+
+/// `true` if the deletion of the object was requested.
+pub fn is_terminating(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some()
 }

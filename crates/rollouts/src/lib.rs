@@ -7,17 +7,23 @@
 //!
 //! | Part | File |
 //! |---|---|
-//! | objects | `snapshot.rs` |
-//! | state, causes of the Deployment and its ReplicaSets | `diagnose.rs` |
-//! | causes in pods | `pods.rs` |
-//! | refused creations | `refusal.rs` |
-//! | other controllers | `others.rs` |
+//! | objects, and those that could not be read | `snapshot.rs`, `known.rs`, `events.rs` |
+//! | the Deployment with its ReplicaSets and pods, next writes | `rollout.rs` |
+//! | state, causes in the Deployment | `diagnose.rs` |
+//! | StatefulSets and DaemonSets | `workload.rs` |
+//! | causes in pods | `pods/` |
+//! | refused creations and deletions | `refusal.rs` |
+//! | deletions | `deletion.rs` |
+//! | writes that the controllers do not make | `due.rs` |
+//! | other controllers, events without a cause | `others.rs` |
 //! | causes from the caches of a manager | `cached.rs` |
 //! | queue state from the debug endpoint of a manager | `controller.rs` |
 //! | commands | `commands.rs` |
 //! | state in one sentence | `summary.rs` |
 //! | result and its JSON form | `diagnosis.rs`, `finding.rs`, `cause.rs` |
 //! | text | `render.rs` |
+//! | text of others on terminals | `printable.rs` |
+//! | last change of the pod template | `change.rs` |
 //!
 //! *Not in this crate:* access to a cluster.
 
@@ -25,27 +31,39 @@
 
 mod cached;
 mod cause;
+mod change;
 mod commands;
 mod controller;
+mod deletion;
 mod diagnose;
 mod diagnosis;
+mod due;
 mod duration;
+mod events;
 mod finding;
 pub mod json;
+mod known;
 mod others;
 mod pods;
+mod printable;
 mod refusal;
 pub mod render;
+mod rollout;
 mod snapshot;
 mod summary;
+mod workload;
 
 pub use cached::cached_cause;
 pub use cause::Cause;
 pub use controller::ControllerState;
-pub use diagnose::{DiagnoseError, diagnose};
-pub use diagnosis::{API_VERSION, Bounds, Command, Diagnosis, Replicas, State};
+pub use diagnose::diagnose;
+pub use diagnosis::{API_VERSION, Bounds, Command, Diagnosis, Remedy, Replicas, State, TemplateChange};
 pub use finding::{Effect, Finding};
-pub use snapshot::{Snapshot, Unreadable};
+pub use known::{Known, Unreadable};
+pub use printable::{printable, printable_json};
+pub use rollout::DiagnoseError;
+pub use snapshot::Snapshot;
+pub use workload::{Workload, diagnose_workload};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

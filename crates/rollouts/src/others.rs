@@ -1,14 +1,85 @@
 //! Other controllers and clients that act on the same objects.
 
+use jiff::SignedDuration;
 use kcm_api::{LabelSelector, Labels, Selector};
 use serde_json::Value;
 
 use crate::{
     cause::Cause,
-    finding::Finding,
-    json::{list, members, text},
+    duration::short,
+    finding::{Finding, add},
+    json::{controller, list, members, text},
+    rollout::Rollout,
     snapshot::Snapshot,
 };
+
+/// Age up to which an event of type Warning is reported.
+const RECENT: SignedDuration = SignedDuration::from_mins(10);
+
+/// Reasons of events of type Warning, and the causes that explain them.
+const EXPLAINED: &[(&[&str], &[Cause])] = &[
+    (&["FailedScheduling"], &[Cause::Unschedulable, Cause::SchedulingGated]),
+    (&["FailedMount", "FailedAttachVolume", "FailedMapVolume"], &[Cause::VolumeMount]),
+    (&["FailedCreatePodSandBox", "NetworkNotReady"], &[Cause::PodSandbox]),
+    (
+        &["Failed", "InspectFailed", "ErrImageNeverPull"],
+        &[Cause::ImagePull, Cause::ContainerConfig, Cause::CrashLoop],
+    ),
+    (&["BackOff"], &[Cause::ImagePull, Cause::CrashLoop, Cause::InitContainer, Cause::ProbeKill]),
+    (
+        &["Unhealthy", "ProbeWarning"],
+        &[Cause::ProbeFailing, Cause::ProbeKill, Cause::CrashLoop, Cause::PodStarting],
+    ),
+    (&["NodeNotReady", "TaintManagerEviction"], &[Cause::NodeLost]),
+    (
+        &["Evicted", "OutOfmemory", "OutOfcpu", "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError"],
+        &[Cause::PodFailed],
+    ),
+    (&["FailedDelete"], &[Cause::DeleteRefused]),
+    (&["ReplicaSetCreateError"], &[Cause::ReplicaSetCreateFailed]),
+    (
+        &["FailedCreate"],
+        &[
+            Cause::QuotaExceeded,
+            Cause::LimitRange,
+            Cause::AdmissionWebhook,
+            Cause::PodSecurity,
+            Cause::CreateRefused,
+            Cause::CreateBackOff,
+        ],
+    ),
+];
+
+/// Notes the recent events of type Warning about the Deployment, its ReplicaSets and its new pods that no finding
+/// explains.
+pub(crate) fn warnings(rollout: &Rollout<'_>, findings: &[Finding]) -> Vec<Finding> {
+    let is_explained = |reason: &str| {
+        EXPLAINED.iter().any(|(reasons, causes)| {
+            reasons.contains(&reason) && findings.iter().any(|finding| causes.contains(&finding.cause))
+        })
+    };
+    let mut found = Vec::new();
+    let objects = rollout.set_objects.iter().copied().chain([rollout.object]).map(|object| (object, false));
+    for (object, is_pod) in rollout.new_pods().map(|pod| (pod, true)).chain(objects) {
+        for event in rollout.events.of(object).iter().filter(|event| event.is_warning) {
+            let Some(age) = event.at.map(|at| rollout.now.duration_since(at)) else { continue };
+            if age > RECENT || is_explained(event.reason) {
+                continue;
+            }
+            let times = if event.count > 1 { format!(", {} times", event.count) } else { String::new() };
+            let name = text(object, "/metadata/name");
+            let finding = if is_pod {
+                Finding::note(Cause::WarningEvent, format!("{}: {}", event.reason, event.message)).pod(name)
+            } else {
+                let age = short(age);
+                let message = format!("{} of {name}{times}, {age} ago: {}", event.reason, event.message);
+                Finding::note(Cause::WarningEvent, message)
+            };
+            add(&mut found, finding);
+        }
+    }
+    found
+}
 
 /// Managers of `spec.replicas` that are persons or tools.
 const CLIENTS: [&str; 4] = ["kubectl", "helm", "Mozilla", "kubectl-rollouts"];
@@ -37,7 +108,7 @@ pub(crate) fn disruption_budgets(snapshot: &Snapshot, deployment: &Value) -> Vec
         );
         Finding::note(Cause::DisruptionBudget, text).object(name)
     };
-    snapshot.disruption_budgets.iter().filter(refuses).map(note).collect()
+    snapshot.disruption_budgets.seen().iter().filter(refuses).map(note).collect()
 }
 
 fn labels(object: &Value, pointer: &str) -> Labels {
@@ -48,7 +119,7 @@ fn labels(object: &Value, pointer: &str) -> Labels {
 fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
     let uid = text(deployment, "/metadata/uid");
     let labels = labels(deployment, "/spec/template/metadata/labels");
-    let others = snapshot.deployments.iter().filter(|other| text(other, "/metadata/uid") != uid);
+    let others = snapshot.deployments.seen().iter().filter(|other| text(other, "/metadata/uid") != uid);
     let matching: Vec<String> = others
         .filter(|other| selects(other, &labels))
         .map(|other| format!("Deployment {}", text(other, "/metadata/name")))
@@ -56,11 +127,14 @@ fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
     let selector = selector(deployment)?;
     let own_sets: Vec<&str> = snapshot
         .replica_sets
+        .seen()
         .iter()
-        .filter(|set| crate::diagnose::controller(set) == Some(uid))
+        .filter(|set| controller(set) == Some(uid))
         .map(|set| text(set, "/metadata/uid"))
         .collect();
-    let foreign = snapshot.pods.iter().filter_map(|pod| {
+    // Without the ReplicaSets, the own pods cannot be told from others.
+    let pods = if snapshot.replica_sets.is_known() { snapshot.pods.seen() } else { &[] };
+    let foreign = pods.iter().filter_map(|pod| {
         let owner =
             list(pod, "/metadata/ownerReferences").iter().find(|owner| owner["controller"] == true)?;
         let is_foreign = !own_sets.contains(&text(owner, "/uid"))
@@ -91,7 +165,7 @@ fn writers(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
         text(autoscaler, "/spec/scaleTargetRef/kind") == "Deployment"
             && text(autoscaler, "/spec/scaleTargetRef/name") == name
     };
-    if let Some(autoscaler) = snapshot.autoscalers.iter().find(targets) {
+    if let Some(autoscaler) = snapshot.autoscalers.seen().iter().find(targets) {
         let autoscaler_name = text(autoscaler, "/metadata/name");
         let limits = |field: &str| autoscaler["spec"][field].as_i64().unwrap_or(1);
         let text = format!(

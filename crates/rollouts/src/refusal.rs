@@ -1,27 +1,110 @@
 //! Refused creations of pods.
 
+use jiff::SignedDuration;
+use kcm_clock::Timestamp;
 use serde_json::Value;
 
 use crate::{
     cause::Cause,
-    finding::Finding,
-    json::{condition, list, text},
+    duration::short,
+    finding::{Effect, Finding},
+    json::{amount, condition, finalizers, is_terminating, text, time},
     snapshot::Snapshot,
 };
 
-/// Explains why the API server refuses the pods of a ReplicaSet. `None` if its last creation succeeded.
-pub(crate) fn explain(snapshot: &Snapshot, replica_set: &Value) -> Option<Finding> {
+/// Longest back-off of a ReplicaSet between two attempts, as upstream's.
+const MAX_BACK_OFF: SignedDuration = SignedDuration::from_secs(1000);
+
+/// Explains why the API server refuses the creation or deletion of the pods of a ReplicaSet. `None` if the last ones
+/// succeeded.
+pub(crate) fn explain(snapshot: &Snapshot, replica_set: &Value, now: Timestamp) -> Option<Finding> {
     let condition =
         condition(replica_set, "ReplicaFailure").filter(|condition| condition["status"] == "True")?;
-    if condition["reason"] != "FailedCreate" {
-        return None;
-    }
     let message = text(condition, "/message");
-    Some(classify(snapshot, message))
+    if condition["reason"] == "FailedDelete" {
+        return Some(deletion(message));
+    }
+    let refused = classify(snapshot, message);
+    if refused.cause != Cause::QuotaExceeded {
+        return Some(refused);
+    }
+    if has_room(snapshot, message) {
+        // The back-off doubles, so the next attempt comes after about the time since the first one.
+        let since = time(condition, "/lastTransitionTime");
+        let delay = since.map_or(MAX_BACK_OFF, |since| now.duration_since(since).min(MAX_BACK_OFF));
+        let text = format!(
+            "Quota {} refused new pods and has room again; the ReplicaSet controller waits for its back-off, {} at most.",
+            refused.object.as_deref().unwrap_or_default(),
+            short(delay),
+        );
+        let until = now.saturating_add(delay).ok();
+        let object = refused.object.as_deref().unwrap_or_default();
+        return Some(Finding::delays(Cause::CreateBackOff, text, until).object(object));
+    }
+    if terminating(snapshot) > 0 {
+        let message = format!("{} Terminating pods will free some of it.", refused.message);
+        return Some(Finding { effect: Effect::Delays, message, ..refused });
+    }
+    Some(refused)
+}
+
+/// Explains a refused deletion of pods.
+pub(crate) fn deletion(message: &str) -> Finding {
+    let object = webhook(message).unwrap_or_default();
+    let finding =
+        Finding::blocks(Cause::DeleteRefused, format!("The deletion of pods is refused: {message}"));
+    if object.is_empty() { finding } else { finding.object(object) }
+}
+
+/// Name of the webhook in the message of a refusal.
+fn webhook(message: &str) -> Option<&str> {
+    let is_webhook = message.contains("admission webhook") || message.contains("failed calling webhook");
+    let name = message.split("webhook \"").nth(1).and_then(|rest| rest.split('"').next());
+    name.filter(|_| is_webhook)
+}
+
+/// `true` if the quotas that refused a request, such as `requested: pods=1`, have room for it now.
+fn has_room(snapshot: &Snapshot, message: &str) -> bool {
+    let (Some(quotas), Some((_, details))) =
+        (snapshot.quotas.known(), message.split_once("exceeded quota: "))
+    else {
+        return false;
+    };
+    let name = details.split(',').next().unwrap_or_default();
+    let Some(quota) = quotas.iter().find(|quota| text(quota, "/metadata/name") == name) else {
+        // The quota was deleted.
+        return true;
+    };
+    let requested = details.split("requested: ").nth(1).and_then(|rest| rest.split(", used:").next());
+    let fits = |pair: &str| {
+        let (resource, wanted) = pair.split_once('=')?;
+        let limit = quota["status"]["hard"].get(resource)?;
+        let used = amount(&quota["status"]["used"][resource]);
+        Some(used + amount(&Value::from(wanted)) <= amount(limit))
+    };
+    requested.is_some_and(|pairs| pairs.split(',').all(|pair| fits(pair).unwrap_or(true)))
 }
 
 /// Finds the cause in the message of the API server.
 pub(crate) fn classify(snapshot: &Snapshot, message: &str) -> Finding {
+    // Their messages can contain those of the others.
+    if message.contains("admission webhook") || message.contains("failed calling webhook") {
+        let name = webhook(message).unwrap_or_default();
+        let text = if message.contains("denied the request") {
+            let reason = message.split_once("denied the request").map_or("", |(_, reason)| reason);
+            let reason = reason.trim_start_matches([':', ' ']);
+            format!("Admission webhook {name} denies new pods: {}.", reason.trim_end_matches('.'))
+        } else {
+            format!("Admission webhook {name} cannot be called: {message}")
+        };
+        return Finding::blocks(Cause::AdmissionWebhook, text).object(name);
+    }
+    if let Some((_, policy)) = message.split_once("ValidatingAdmissionPolicy '") {
+        let name = policy.split('\'').next().unwrap_or_default();
+        let reason = policy.split_once("denied request: ").map_or(policy, |(_, reason)| reason);
+        let text = format!("ValidatingAdmissionPolicy {name} refuses new pods: {reason}");
+        return Finding::blocks(Cause::CreateRefused, text).object(name);
+    }
     if let Some((_, details)) = message.split_once("exceeded quota: ") {
         let name = details.split(',').next().unwrap_or_default();
         return Finding::blocks(
@@ -34,17 +117,6 @@ pub(crate) fn classify(snapshot: &Snapshot, message: &str) -> Finding {
         let name = details.split(':').next().unwrap_or_default();
         return Finding::blocks(Cause::QuotaExceeded, format!("Quota {details}")).object(name);
     }
-    if message.contains("admission webhook") || message.contains("failed calling webhook") {
-        let name = message.split('"').nth(1).unwrap_or_default();
-        let text = if message.contains("denied the request") {
-            let reason = message.split_once("denied the request").map_or("", |(_, reason)| reason);
-            let reason = reason.trim_start_matches([':', ' ']);
-            format!("Admission webhook {name} denies new pods: {}.", reason.trim_end_matches('.'))
-        } else {
-            format!("Admission webhook {name} cannot be called: {message}")
-        };
-        return Finding::blocks(Cause::AdmissionWebhook, text).object(name);
-    }
     if let Some((_, details)) = message.split_once("violates PodSecurity ") {
         return Finding::blocks(Cause::PodSecurity, format!("Pod Security refuses new pods: {details}"));
     }
@@ -54,7 +126,7 @@ pub(crate) fn classify(snapshot: &Snapshot, message: &str) -> Finding {
     {
         let details = message.split_once("is forbidden: ").map_or(message, |(_, details)| details);
         let names: Vec<&str> =
-            snapshot.limit_ranges.iter().map(|range| text(range, "/metadata/name")).collect();
+            snapshot.limit_ranges.seen().iter().map(|range| text(range, "/metadata/name")).collect();
         return Finding::blocks(Cause::LimitRange, format!("A limit range refuses new pods: {details}"))
             .object(&names.join(", "));
     }
@@ -64,7 +136,7 @@ pub(crate) fn classify(snapshot: &Snapshot, message: &str) -> Finding {
 /// Numbers of a quota: those of the message, and the current ones if they can be read.
 fn numbers(snapshot: &Snapshot, name: &str, details: &str) -> String {
     let details = details.split_once(", ").map_or(details, |(_, numbers)| numbers);
-    let quota = snapshot.quotas.iter().find(|quota| text(quota, "/metadata/name") == name);
+    let quota = snapshot.quotas.seen().iter().find(|quota| text(quota, "/metadata/name") == name);
     let Some(quota) = quota else { return details.to_owned() };
     let hard = quota.pointer("/status/hard").and_then(Value::as_object);
     let used = |resource: &str| quota["status"]["used"][resource].as_str().unwrap_or("0");
@@ -79,9 +151,8 @@ fn numbers(snapshot: &Snapshot, name: &str, details: &str) -> String {
 
 /// Number of terminating pods of the namespace. Their removal frees quota.
 pub(crate) fn terminating(snapshot: &Snapshot) -> usize {
-    let is_terminating = |pod: &&Value| pod.pointer("/metadata/deletionTimestamp").is_some();
-    let held = |pod: &&Value| !list(pod, "/metadata/finalizers").is_empty();
-    snapshot.pods.iter().filter(is_terminating).filter(|pod| !held(pod)).count()
+    let stops = |pod: &&Value| is_terminating(pod) && finalizers(pod).is_empty();
+    snapshot.pods.seen().iter().filter(stops).count()
 }
 
 #[cfg(test)]
@@ -106,6 +177,11 @@ mod tests {
                 message: "pods \"web-1\" is forbidden: failed quota: compute: must specify limits.cpu for: app",
                 cause: Cause::QuotaExceeded,
                 object: Some("compute"),
+            },
+            Case {
+                message: "admission webhook \"images.example.com\" denied the request: exceeded quota: x $(id), y",
+                cause: Cause::AdmissionWebhook,
+                object: Some("images.example.com"),
             },
             Case {
                 message: "admission webhook \"images.example.com\" denied the request: unsigned image",

@@ -34,7 +34,7 @@ impl Style {
         let code = match state {
             State::Complete => 32,
             State::Progressing => 36,
-            State::Paused => 33,
+            State::Paused | State::Unknown => 33,
             State::Stuck | State::DeadlineExceeded => 31,
         };
         format!("\x1b[{code}m{text}\x1b[0m")
@@ -44,7 +44,7 @@ impl Style {
 /// Writes the sentence, the causes, the next writes and the commands.
 pub fn text(diagnosis: &Diagnosis, now: Timestamp, style: Style) -> String {
     let mut out = String::new();
-    let title = format!("deployment {}/{}", diagnosis.namespace, diagnosis.name);
+    let title = format!("{} {}/{}", diagnosis.resource, diagnosis.namespace, diagnosis.name);
     wrap(&mut out, "", "", &title);
     let mut summary = String::new();
     wrap(&mut summary, "", "", &diagnosis.summary);
@@ -52,6 +52,10 @@ pub fn text(diagnosis: &Diagnosis, now: Timestamp, style: Style) -> String {
     let word = summary.split([' ', ':']).next().unwrap_or_default().to_owned();
     out.push_str(&style.paint(diagnosis.state, &word));
     out.push_str(summary.get(word.len()..).unwrap_or_default());
+    if let Some(changed) = &diagnosis.changed {
+        let (age, manager) = (short(now.duration_since(changed.at)), &changed.manager);
+        wrap(&mut out, "", "", &format!("The template was changed {age} ago ({}) by {manager}.", changed.at));
+    }
     let held: Vec<&Finding> =
         diagnosis.findings.iter().filter(|finding| finding.effect != Effect::Note).collect();
     if !held.is_empty() || diagnosis.bounds.is_some() {
@@ -74,7 +78,8 @@ pub fn text(diagnosis: &Diagnosis, now: Timestamp, style: Style) -> String {
     if !diagnosis.commands.is_empty() {
         out.push_str("\nCommands\n");
         for command in &diagnosis.commands {
-            wrap(&mut out, "  # ", "  # ", &command.purpose);
+            let course = command.course.as_ref().map(|course| format!("; {course}")).unwrap_or_default();
+            wrap(&mut out, "  # ", "  # ", &format!("{}{course}", command.purpose));
             // A command stays in one line, so that it can be copied.
             let _ = writeln!(out, "  {}", command.command);
         }
@@ -90,7 +95,11 @@ pub fn text(diagnosis: &Diagnosis, now: Timestamp, style: Style) -> String {
     if !diagnosis.unreadable.is_empty() {
         out.push_str("\nNot read\n");
         for unreadable in &diagnosis.unreadable {
-            wrap(&mut out, "  - ", "    ", &format!("{}: {}", unreadable.resource, unreadable.reason));
+            let reason = match &unreadable.permission {
+                Some(permission) => format!("not permitted to {permission}"),
+                None => format!("{}: {}", unreadable.resource, unreadable.reason),
+            };
+            wrap(&mut out, "  - ", "    ", &reason);
         }
     }
     out
@@ -110,37 +119,78 @@ fn finding(out: &mut String, finding: &Finding, now: Timestamp) {
     }
 }
 
-/// Writes a table of rollouts, the worst first.
-pub fn table(diagnoses: &[Diagnosis], style: Style) -> String {
-    let mut rows: Vec<&Diagnosis> = diagnoses.iter().collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.state), row.namespace.clone(), row.name.clone()));
-    let mut out =
-        format!("{:<15} {:<20} {:<13} {:<21} {:>7}\n", "NAMESPACE", "NAME", "STATE", "CAUSE", "READY");
-    for row in rows {
-        let state = match row.state {
-            State::DeadlineExceeded => "deadline",
-            state => state.name(),
-        };
-        let cause = row.cause.map_or("-", |cause| cause.name());
-        let ready = format!("{}/{}", row.replicas.available, row.replicas.desired);
-        let _ = writeln!(
-            out,
-            "{:<15} {:<20} {} {:<21} {ready:>7}",
-            fit(&row.namespace, 15),
-            fit(&row.name, 20),
-            style.paint(row.state, &format!("{state:<13}")),
-            fit(cause, 21),
-        );
+/// Columns of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Columns {
+    /// Namespace, name, state, cause, available pods.
+    Default,
+    /// Also updated pods, all pods, time of the last progress, time until the deadline.
+    Wide,
+}
+
+/// Writes a table of rollouts at `now`, the worst first. States and causes have their names in JSON. The columns have the
+/// width of their contents.
+pub fn table(diagnoses: &[Diagnosis], columns: Columns, now: Timestamp, style: Style) -> String {
+    /// Index of the column that is painted.
+    const STATE: usize = 2;
+    let mut sorted: Vec<&Diagnosis> = diagnoses.iter().collect();
+    sorted.sort_by_key(|row| (std::cmp::Reverse(row.state), row.namespace.clone(), row.name.clone()));
+    let header: &[&str] = match columns {
+        Columns::Default => &["NAMESPACE", "NAME", "STATE", "CAUSE", "READY"],
+        Columns::Wide => {
+            &["NAMESPACE", "NAME", "STATE", "CAUSE", "READY", "UPDATED", "PODS", "LAST PROGRESS", "DEADLINE"]
+        }
+    };
+    let rows: Vec<Vec<String>> = sorted.iter().map(|row| fit(row, columns, now)).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([header[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let mut out = String::new();
+    let mut write = |cells: &[&str], state: Option<State>| {
+        let mut line = String::new();
+        for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+            let is_last = column + 1 == cells.len();
+            let padded = if is_last { (*cell).to_owned() } else { format!("{cell:<width$}") };
+            let painted = state.filter(|_| column == STATE).map(|state| style.paint(state, &padded));
+            line.push_str(&painted.unwrap_or(padded));
+            line.push_str(if is_last { "\n" } else { "   " });
+        }
+        out.push_str(&line);
+    };
+    write(header, None);
+    for (row, cells) in sorted.iter().zip(&rows) {
+        write(&cells.iter().map(String::as_str).collect::<Vec<_>>(), Some(row.state));
     }
     out
 }
 
-/// Shortens a text to `width` columns.
-fn fit(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
+/// Cells of a row.
+fn fit(row: &Diagnosis, columns: Columns, now: Timestamp) -> Vec<String> {
+    let replicas = &row.replicas;
+    let of_desired = |number: i32| format!("{number}/{}", replicas.desired);
+    // The name in JSON is that of serde.
+    let state = serde_json::to_value(row.state).ok().and_then(|name| name.as_str().map(str::to_owned));
+    let mut cells = vec![
+        row.namespace.clone(),
+        row.name.clone(),
+        state.unwrap_or_default(),
+        row.cause.map_or("-", |cause| cause.name()).to_owned(),
+        of_desired(replicas.available),
+    ];
+    if columns == Columns::Wide {
+        let none = || "-".to_owned();
+        cells.extend([
+            of_desired(replicas.updated),
+            replicas.total.to_string(),
+            row.last_progress.map_or_else(none, |at| format!("{} ago", short(now.duration_since(at)))),
+            row.deadline
+                .filter(|at| *at > now)
+                .map_or_else(none, |at| format!("in {}", short(at.duration_since(now)))),
+        ]);
     }
-    text.chars().take(width - 1).chain(['…']).collect()
+    cells
 }
 
 /// Writes `text` in lines of at most [`WIDTH`] columns, which begin with `first` or `rest`.
@@ -186,6 +236,7 @@ fn wrap(out: &mut String, first: &str, rest: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cause::Cause;
 
     #[test]
     fn lines_fit() {
@@ -196,8 +247,46 @@ mod tests {
         assert!(out.ends_with("and the end\n"), "{out}");
     }
 
+    fn diagnosis(name: &str, state: State, cause: Option<Cause>) -> Diagnosis {
+        let deployment = serde_json::json!({
+            "metadata": { "name": name, "namespace": "shop", "uid": name },
+            "spec": { "replicas": 3, "selector": { "matchLabels": { "app": name } } },
+        });
+        let now = Timestamp::UNIX_EPOCH;
+        let diagnosis = crate::diagnose(&crate::Snapshot::default(), &deployment, now).unwrap();
+        Diagnosis { state, cause, last_progress: Some(now), deadline: None, ..diagnosis }
+    }
+
     #[test]
-    fn long_names_are_shortened() {
-        assert_eq!((fit("abc", 3), fit("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
+    fn names_in_a_table_are_whole_and_those_of_json() {
+        let long = "a".repeat(60);
+        let rows: Vec<Diagnosis> = Cause::ALL
+            .iter()
+            .map(|cause| diagnosis(&format!("{long}-{cause}"), State::DeadlineExceeded, Some(*cause)))
+            .chain([diagnosis("web", State::Complete, None)])
+            .collect();
+        let now = "1970-01-01T00:01:30Z".parse().unwrap();
+        let table = table(&rows, Columns::Default, now, Style::Plain);
+        for line in table.lines().skip(1).take(Cause::ALL.len()) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert_eq!(words[2], "deadline_exceeded", "{line}");
+            assert_eq!(words[1], format!("{long}-{}", words[3]), "{line}");
+        }
+        assert_eq!(table.lines().count(), Cause::ALL.len() + 2);
+        let last: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last, ["shop", "web", "complete", "-", "0/3"]);
+    }
+
+    #[test]
+    fn wide_table() {
+        let rows = [diagnosis("web", State::Stuck, Some(Cause::ImagePull))];
+        let now = "1970-01-01T00:01:30Z".parse().unwrap();
+        assert_eq!(
+            table(&rows, Columns::Wide, now, Style::Plain),
+            "NAMESPACE   NAME   STATE   CAUSE        READY   UPDATED   PODS   LAST PROGRESS   DEADLINE\n\
+             shop        web    stuck   image_pull   0/3     0/3       0      1m30s ago       -\n"
+        );
+        let painted = table(&rows, Columns::Default, now, Style::Colour);
+        assert!(painted.contains("\x1b[31mstuck\x1b[0m   image_pull"), "{painted:?}");
     }
 }

@@ -22,6 +22,7 @@ pub(crate) fn summary(diagnosis: &Diagnosis, now: Timestamp, moves: bool) -> Str
     match diagnosis.state {
         State::Complete => format!("Complete: {counts}."),
         State::Paused => format!("Paused: {counts}."),
+        State::Unknown => format!("Cannot tell why the rollout is not complete: {counts}{since}."),
         State::Stuck => {
             let deadline = diagnosis.deadline.filter(|at| *at > now);
             let deadline = deadline.map(|at| format!("; will fail its deadline in {}", until(at)));
@@ -53,27 +54,36 @@ fn phrase(finding: &Finding) -> String {
     let pods = if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
     let verb = |one: &'static str, many: &'static str| if count == 1 { one } else { many };
     match finding.cause {
-        Cause::DeploymentDeleted => "the Deployment is being deleted".to_owned(),
+        Cause::DeploymentDeleted => "it is being deleted".to_owned(),
+        Cause::ReplicaSetDeleted => "the new ReplicaSet is being deleted".to_owned(),
+        Cause::NamespaceTerminating => "the namespace is being deleted".to_owned(),
         Cause::EmptySelector => "the selector is empty".to_owned(),
-        Cause::ControllerNotRunning => "the Deployment controller does not run or lead".to_owned(),
+        Cause::ControllerNotRunning => "its controller does not run or lead".to_owned(),
         Cause::ReplicaSetControllerNotRunning => "the ReplicaSet controller does not run or lead".to_owned(),
         Cause::Paused => "the Deployment is paused".to_owned(),
+        Cause::OnDelete => format!("{pods} {} to be deleted (OnDelete)", verb("has", "have")),
         Cause::ReplicaSetCreateFailed => "the new ReplicaSet cannot be created".to_owned(),
+        Cause::ReplicaSetUpdateFailed => "a ReplicaSet cannot be updated".to_owned(),
         Cause::DesiredReplicasAnnotation => "an annotation of a ReplicaSet is wrong".to_owned(),
         Cause::QuotaExceeded => "a quota refuses new pods".to_owned(),
         Cause::LimitRange => "a limit range refuses new pods".to_owned(),
         Cause::AdmissionWebhook => "an admission webhook refuses new pods".to_owned(),
         Cause::PodSecurity => "Pod Security refuses new pods".to_owned(),
         Cause::CreateRefused => "the API server refuses new pods".to_owned(),
+        Cause::DeleteRefused => "the API server refuses to delete pods".to_owned(),
+        Cause::CreateBackOff => "the ReplicaSet controller waits for its back-off".to_owned(),
         Cause::Unschedulable => format!("{pods} cannot be scheduled"),
         Cause::SchedulingGated => format!("{pods} {} a scheduling gate", verb("has", "have")),
         Cause::SchedulerNotRunning => format!("no scheduler processes {pods}"),
         Cause::NodeLost => format!("the node of {pods} is lost"),
         Cause::ImagePull => format!("{pods} cannot pull {} image", verb("its", "their")),
+        Cause::ImagePulling => format!("{pods} {} {} image", verb("pulls", "pull"), verb("its", "their")),
         Cause::ContainerConfig => format!("{pods} cannot create a container"),
         Cause::VolumeMount => format!("{pods} cannot mount a volume"),
+        Cause::PodSandbox => format!("the sandbox of {pods} cannot be created"),
         Cause::InitContainer => format!("an init container of {pods} has not completed"),
         Cause::CrashLoop => format!("{pods} {}", verb("crashes", "crash")),
+        Cause::ProbeKill => format!("a probe kills the containers of {pods}"),
         Cause::PodFailed => format!("{pods} failed"),
         Cause::ProbeFailing => format!("{pods} {} not become ready", verb("does", "do")),
         Cause::ReadinessGate => format!("a readiness gate of {pods} is not true"),
@@ -81,9 +91,14 @@ fn phrase(finding: &Finding) -> String {
         Cause::MinReadySeconds => format!("{pods} must be ready for minReadySeconds"),
         Cause::TerminatingFinalizer => format!("a finalizer holds {pods}"),
         Cause::TerminatingGracePeriod => format!("{pods} {} terminating", verb("is", "are")),
+        Cause::TerminatingOverdue => format!("{pods} {} not stopped", verb("has", "have")),
+        Cause::StatusOutdated => "the status differs from the pods".to_owned(),
+        Cause::OrdinalOrder => "pods wait for their order".to_owned(),
+        Cause::Partition => "a partition holds pods".to_owned(),
         Cause::SelectorOverlap => "selectors overlap".to_owned(),
         Cause::ReplicasOverwritten => "another client writes spec.replicas".to_owned(),
         Cause::DisruptionBudget => "a disruption budget refuses evictions".to_owned(),
+        Cause::WarningEvent => "of an event".to_owned(),
         Cause::Unknown => "of an unknown cause".to_owned(),
     }
 }

@@ -3,18 +3,23 @@
 mod dry_run;
 pub(crate) mod flags;
 mod manifest;
+mod progress;
 mod snapshot;
 
-use std::path::PathBuf;
+use std::{io::IsTerminal as _, path::PathBuf};
 
 use kcm_api::ApiError;
 use kcm_clock::Clock;
-use kcm_preview::{Change, Effect, End, Preview, PreviewError, preview, render};
+use kcm_preview::{Change, Condition, End, Preview, PreviewError, preview_with_progress, render};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::connection::Connection;
+use crate::{
+    connection::Connection,
+    name::{self, NameError},
+};
 use flags::{ChangeFlag, Output, PreviewFlags};
+use progress::ProgressBar;
 
 /// Failure of `preview`.
 #[derive(Debug, Error)]
@@ -35,6 +40,23 @@ pub(crate) enum CommandError {
         /// Reason.
         reason: String,
     },
+    /// The name of the Deployment is invalid.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The namespace of the manifest is another one than that of the command line.
+    #[error(
+        "the namespace from the provided object {found:?} does not match the namespace {expected:?}. You must pass \
+         '--namespace={found}' to perform this operation."
+    )]
+    Namespace {
+        /// Namespace of the manifest.
+        found: String,
+        /// Namespace of the command line.
+        expected: String,
+    },
+    /// The namespace does not exist.
+    #[error("namespaces {0:?} not found")]
+    NamespaceNotFound(String),
     /// The API server rejects the change.
     #[error("the API server rejects the change: {0}")]
     Rejected(ApiError),
@@ -43,7 +65,7 @@ pub(crate) enum CommandError {
     Preview(#[from] PreviewError),
     /// The result could not be encoded.
     #[error("failed to encode the result: {0}")]
-    Encode(#[from] serde_json::Error),
+    Encode(String),
 }
 
 /// Prints the preview. Returns the exit code.
@@ -56,7 +78,7 @@ pub(crate) async fn run(
         ChangeFlag::File(path) => Some(manifest::read(path, flags.name.as_deref())?),
         ChangeFlag::Change(_) => None,
     };
-    let target = target(connection, flags, manifest.as_ref());
+    let target = target(connection, flags, manifest.as_ref())?;
     let snapshot = snapshot::read(connection, &target, flags.nodes, clock).await?;
     let change = match (&flags.change, manifest) {
         (ChangeFlag::Change(change), _) => change.clone(),
@@ -64,15 +86,19 @@ pub(crate) async fn run(
     };
     let request = change.request(&snapshot)?;
     let checked = if flags.dry_run {
-        dry_run::send(&connection.client, &target, &request).await?
+        let is_manifest = matches!(change, Change::Apply(_));
+        dry_run::send(&connection.client, &target, &request, is_manifest).await?
     } else {
         dry_run::Checked::Embedded { reason: "not requested".to_owned() }
     };
     let (change, dry_run) = checked.into_change(change);
-    let mut result = preview(&snapshot, &change, &flags.timings)?;
+    let bar = ProgressBar::new(clock, std::io::stderr(), std::io::stderr().is_terminal());
+    let result = preview_with_progress(&snapshot, &change, &flags.timings, &|share| bar.update(share));
+    bar.clear();
+    let mut result = result?;
     result.dry_run = dry_run;
     print!("{}", encode(&result, flags.output)?);
-    Ok(exit_code(&result))
+    Ok(exit_code(&result, &flags.fail_on))
 }
 
 /// Namespace and name of the Deployment.
@@ -83,31 +109,54 @@ pub(crate) struct Target {
 }
 
 /// Returns the Deployment that the command line names, or else the one of the manifest.
-fn target(connection: &Connection, flags: &PreviewFlags, manifest: Option<&Value>) -> Target {
+///
+/// # Errors
+///
+/// If both name a namespace, and another one.
+fn target(
+    connection: &Connection,
+    flags: &PreviewFlags,
+    manifest: Option<&Value>,
+) -> Result<Target, CommandError> {
     let of_manifest = |field: &str| {
         let text = manifest.and_then(|manifest| manifest["metadata"][field].as_str());
         text.filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let name = flags.name.clone().or_else(|| of_manifest("name"));
-    let namespace = of_manifest("namespace").unwrap_or_else(|| connection.namespace.clone());
-    Target { namespace, name: name.unwrap_or_default() }
+    let word = flags.name.clone().or_else(|| of_manifest("name")).unwrap_or_default();
+    let name = name::deployment(&word)?;
+    let namespace = match (of_manifest("namespace"), &flags.namespace) {
+        (Some(found), Some(expected)) if found != *expected => {
+            return Err(CommandError::Namespace { found, expected: expected.clone() });
+        }
+        (found, _) => found.unwrap_or_else(|| connection.namespace.clone()),
+    };
+    Ok(Target { namespace, name })
 }
 
-fn encode(preview: &Preview, output: Output) -> Result<String, serde_json::Error> {
+fn encode(preview: &Preview, output: Output) -> Result<String, CommandError> {
+    let failed = |error: String| CommandError::Encode(error);
     Ok(match output {
         Output::Text => render::text(preview),
         Output::Svg => render::svg(preview),
-        Output::Json => serde_json::to_string_pretty(preview)? + "\n",
+        Output::Json => {
+            serde_json::to_string_pretty(preview).map_err(|error| failed(error.to_string()))? + "\n"
+        }
+        Output::Yaml => serde_saphyr::to_string(preview).map_err(|error| failed(error.to_string()))?,
     })
 }
 
-/// Exit code for CI, as those of `why`.
-fn exit_code(preview: &Preview) -> u8 {
-    let is_unchanged = matches!(preview.effect, Effect::Nothing | Effect::Paused);
+/// Exit code for pipelines, as those of `why` where both have one.
+fn exit_code(preview: &Preview, fail_on: &[Condition]) -> u8 {
+    let holds = |condition: &Condition| preview.conditions.contains(condition);
     match preview.outcome.end {
-        End::Complete | End::Paused => 0,
-        _ if is_unchanged => 0,
-        _ if preview.deadline.exceeded_at_seconds.is_some() => 4,
+        End::Stuck | End::Unfinished if holds(&Condition::Deadline) => 4,
         End::Stuck | End::Unfinished => 3,
+        End::Complete | End::Paused
+            if fail_on.contains(&Condition::Deadline) && holds(&Condition::Deadline) =>
+        {
+            4
+        }
+        End::Complete | End::Paused if fail_on.iter().any(holds) => 6,
+        End::Complete | End::Paused => 0,
     }
 }

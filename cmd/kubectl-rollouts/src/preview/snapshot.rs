@@ -1,7 +1,10 @@
 //! Reads the objects around a Deployment.
 
+use std::collections::BTreeSet;
+
 use kcm_clock::Clock;
 use kcm_preview::{Snapshot, Unreadable};
+use kcm_rollouts::Known;
 use serde_json::Value;
 
 use super::{CommandError, Target};
@@ -12,9 +15,6 @@ use crate::{
 
 /// Selector of the pods that use resources of their node.
 const RUNNING: &str = "pods?fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed";
-
-/// Resources without which there is no preview.
-const REQUIRED: [&str; 2] = ["replicasets", "pods"];
 
 /// Reads the Deployment, its namespace and, if `nodes` is `true`, the nodes and all pods.
 ///
@@ -29,42 +29,63 @@ pub(super) async fn read(
 ) -> Result<Snapshot, CommandError> {
     let Target { namespace, name } = target;
     let in_namespace = Some(&**namespace);
-    let mut reader = Reader::new(&connection.client);
+    let reader = Reader::new(&connection.client);
     let deployment = reader.get(&path("apps/v1", in_namespace, &format!("deployments/{name}"))).await;
     let deployment = match deployment {
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(unreadable("deployments", &error.to_string())),
         Ok(object) => Some(object),
     };
-    let lists = read_lists(&mut reader, in_namespace, &["deployments", "events"]).await.remove(namespace);
+    let path_of_namespace = path("v1", None, &format!("namespaces/{namespace}"));
+    // A user may read the Deployment and not its namespace.
+    let namespace_object = match reader.get(&path_of_namespace).await {
+        Err(error) if error.is_not_found() && deployment.is_none() => {
+            return Err(CommandError::NamespaceNotFound(namespace.clone()));
+        }
+        Err(_) => None,
+        Ok(object) => Some(object),
+    };
+    let namespaces = BTreeSet::from([namespace.clone()]);
+    let skipped = ["deployments", "events"];
+    let lists = read_lists(&reader, in_namespace, &namespaces, &skipped).await.remove(namespace);
     let lists = lists.unwrap_or_default();
-    if let Some(list) = reader.unreadable.iter().find(|list| REQUIRED.contains(&&*list.resource)) {
-        return Err(unreadable(&list.resource, &list.reason));
+    for required in [&lists.replica_sets, &lists.pods] {
+        if let Some(list) = required.unread() {
+            return Err(unreadable(&list.resource, &list.reason));
+        }
     }
+    let mut missing = Vec::new();
+    let mut read = |list: Known<Vec<Value>>| match list {
+        Known::Read(objects) => objects,
+        Known::Unread(unread) => {
+            missing.push(unread);
+            Vec::new()
+        }
+    };
     let mut snapshot = Snapshot {
-        taken: clock.now(),
+        taken: reader.server_time.now(clock),
         namespace: namespace.clone(),
         name: name.clone(),
+        is_terminating: namespace_object.is_some_and(|object| object["status"]["phase"] == "Terminating"),
         deployment,
-        replica_sets: lists.replica_sets,
-        pods: lists.pods,
-        quotas: lists.quotas,
-        limit_ranges: lists.limit_ranges,
-        disruption_budgets: lists.disruption_budgets,
-        autoscalers: lists.autoscalers,
+        replica_sets: read(lists.replica_sets),
+        pods: read(lists.pods),
+        quotas: read(lists.quotas),
+        limit_ranges: read(lists.limit_ranges),
+        disruption_budgets: read(lists.disruption_budgets),
+        autoscalers: read(lists.autoscalers),
         ..Snapshot::default()
     };
     if nodes {
-        snapshot.nodes = reader.list_if_allowed(&path("v1", None, "nodes")).await;
-        match reader.list(&path("v1", None, RUNNING)).await {
-            Ok(pods) => snapshot.other_pods = elsewhere(pods, namespace),
-            Err(error) => reader.unreadable.push(Unreadable {
-                resource: "pods of other namespaces".to_owned(),
-                reason: error.to_string(),
-            }),
+        snapshot.nodes = read(reader.list_if_allowed(&path("v1", None, "nodes")).await);
+        match reader.list_if_allowed(&path("v1", None, RUNNING)).await {
+            Known::Read(pods) => snapshot.other_pods = elsewhere(pods, namespace),
+            Known::Unread(unread) => {
+                missing.push(Unreadable { resource: "pods of other namespaces".to_owned(), ..unread });
+            }
         }
     }
-    snapshot.unreadable = reader.unreadable;
+    snapshot.unreadable = missing;
     Ok(snapshot)
 }
 

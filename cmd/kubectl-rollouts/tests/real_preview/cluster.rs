@@ -14,7 +14,7 @@ use std::{
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, RealClock, SeededRandom};
 use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
-use kcm_rollouts::{Snapshot, diagnose};
+use kcm_rollouts::{Known, Snapshot, diagnose};
 use kcm_stories::{
     Entry, WriteLog,
     external::{Authorization, ControlPlane, Program},
@@ -140,9 +140,9 @@ impl State {
                     == [active, ready, ready]
         };
         let snapshot = Snapshot {
-            deployments: vec![self.deployment.clone()],
-            replica_sets: self.replica_sets.clone(),
-            pods: self.pods.clone(),
+            deployments: Known::Read(vec![self.deployment.clone()]),
+            replica_sets: Known::Read(self.replica_sets.clone()),
+            pods: Known::Read(self.pods.clone()),
             ..Snapshot::default()
         };
         let diagnosis = diagnose(&snapshot, &self.deployment, RealClock::new().now()).unwrap();

@@ -86,7 +86,7 @@ async fn preview_writes_nothing() {
     // An administrator's dry runs are performed, and write nothing either.
     let by_administrator =
         cluster.preview("admin", "shop", &["--image=app=app:new".to_owned()], timing).await;
-    assert_eq!(by_administrator["dryRun"], json!({ "performed": true, "reason": null }));
+    assert_eq!(by_administrator["dryRun"], json!({ "performed": true, "reason": null, "warnings": [] }));
     let by_viewer = cluster.preview("viewer", "shop", &["--image=app=app:new".to_owned()], timing).await;
     for field in ["replicaSet", "steps", "writes", "outcome"] {
         assert_eq!(by_administrator[field], by_viewer[field], "{field}");

@@ -108,6 +108,42 @@ mod image {
             assert!(error.ends_with("containers: app, proxy"), "{error}");
         }
     }
+
+    #[test]
+    fn init_containers_and_all_containers() {
+        let mut live = deployment(&json!([{ "name": "app" }, { "name": "proxy" }]));
+        live["spec"]["template"]["spec"]["initContainers"] = json!([{ "name": "init" }]);
+        let live = snapshot(Some(live));
+        let spec = |container: &str| {
+            let change = Change::Image { container: Some(container.to_owned()), image: "web:2".to_owned() };
+            patch(&change, &live)["spec"]["template"]["spec"].clone()
+        };
+        let named = |name: &str| json!({ "name": name, "image": "web:2" });
+        assert_eq!(spec("init"), json!({ "initContainers": [named("init")] }));
+        let all = json!({ "containers": [named("app"), named("proxy")], "initContainers": [named("init")] });
+        assert_eq!(spec("*"), all);
+    }
+
+    #[test]
+    fn several_images_and_replicas_are_one_patch() {
+        let live = snapshot(Some(deployment(&json!([{ "name": "app" }, { "name": "proxy" }]))));
+        let image = |container: &str| Change::Image {
+            container: Some(container.to_owned()),
+            image: "web:2".to_owned(),
+        };
+        let several = Change::Several(vec![image("app"), image("proxy"), Change::Replicas(7)]);
+        let named = |name: &str| json!({ "name": name, "image": "web:2" });
+        assert_eq!(
+            patch(&several, &live),
+            json!({ "spec": {
+                "replicas": 7, "template": { "spec": { "containers": [named("app"), named("proxy")] } },
+            } })
+        );
+        let error = Change::Several(vec![image("*"), image("app")]).request(&live).unwrap_err();
+        assert!(error.to_string().starts_with("all containers are already specified by *"), "{error}");
+        let error = Change::Several(vec![Change::Undo { revision: None }]).request(&live).unwrap_err();
+        assert!(matches!(error, PreviewError::Revision { .. }), "{error}");
+    }
 }
 
 mod undo {
@@ -138,6 +174,17 @@ mod undo {
         assert_eq!(patch[0]["value"]["spec"]["containers"][0]["image"], "b");
         assert_eq!(patch[0]["value"]["metadata"]["labels"], json!({ "app": "web" }));
         assert_eq!(patch[1]["value"], json!({ "kubernetes.io/change-cause": "b" }));
+    }
+
+    /// As `kubectl`, which skips the rollback.
+    #[test]
+    fn changes_nothing_if_the_template_is_equal() {
+        let mut history = history();
+        let template = &history.replica_sets[2]["spec"]["template"];
+        let mut template = template.clone();
+        remove(&mut template, "/metadata/labels", kcm_api::POD_TEMPLATE_HASH_LABEL);
+        history.deployment.as_mut().unwrap()["spec"]["template"] = template;
+        assert_eq!(patch(&Change::Undo { revision: Some(2) }, &history), json!({}));
     }
 
     #[test]

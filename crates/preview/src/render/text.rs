@@ -4,8 +4,8 @@ use std::fmt::{Display, Write as _};
 
 use super::{amount, picture::picture, seconds, short_name};
 use crate::{
-    report::{Effect, End, FieldChange, NeverReady, Preview, Step},
-    timings::{ReadyAfterSource, StopAfterSource},
+    report::{DurationRange, DurationReason, Effect, End, FieldChange, NeverReady, Preview, Step},
+    timings::{ReadyAfterSource, StopAfterSource, TemplateAge, Timings},
 };
 
 /// Columns of the text.
@@ -37,8 +37,10 @@ macro_rules! line {
     ($text:expr, $($arg:tt)*) => { let _ = writeln!($text, $($arg)*); };
 }
 
-/// Adds `line`, broken between words to fit [`WIDTH`]. Further lines are indented.
+/// Adds `line`, broken between words to fit [`WIDTH`]. Further lines are indented. Control characters, which a message of
+/// the cluster may contain, are replaced.
 fn wrap(text: &mut String, line: &str) {
+    let line = printable(line);
     let indent = if line.starts_with(' ') { "    " } else { "  " };
     let mut width = 0;
     for (at, word) in line.split(' ').enumerate() {
@@ -57,6 +59,13 @@ fn wrap(text: &mut String, line: &str) {
     text.push('\n');
 }
 
+/// Text without characters that control a terminal.
+fn printable(text: &str) -> String {
+    let is_bidirectional =
+        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.replace(|c: char| c.is_control() || is_bidirectional(c), " ")
+}
+
 fn head(text: &mut String, preview: &Preview) {
     let Preview { namespace, name, replicas, .. } = preview;
     let answer = match preview.effect {
@@ -67,6 +76,8 @@ fn head(text: &mut String, preview: &Preview) {
         Effect::Scale => {
             format!("only scales from {} to {}; no new rollout", replicas.before, replicas.after)
         }
+        Effect::Pause => "is paused".to_owned(),
+        Effect::Resume => "is resumed".to_owned(),
         Effect::Settings => "changes other fields; no new rollout".to_owned(),
         Effect::Nothing => "does not change".to_owned(),
     };
@@ -89,6 +100,9 @@ fn head(text: &mut String, preview: &Preview) {
             _ => {}
         }
     }
+    if replicas.before != replicas.after && !matches!(preview.effect, Effect::Create | Effect::Scale) {
+        line!(text, "  spec.replicas: {} -> {}", replicas.before, replicas.after);
+    }
     for FieldChange { path, before, after } in &preview.template_changes {
         wrap(text, &format!("  {path}: {} -> {}", value(before.as_ref()), value(after.as_ref())));
     }
@@ -106,41 +120,73 @@ fn value(value: Option<&serde_json::Value>) -> String {
 
 fn numbers(text: &mut String, preview: &Preview) {
     let Preview { outcome, bounds, timings, .. } = preview;
-    let end = match (outcome.end, outcome.duration_seconds) {
-        (End::Complete, Some(duration)) => format!("complete after {}", seconds(duration)),
-        (End::Stuck, _) => "does not complete".to_owned(),
-        (End::Paused, _) => "paused".to_owned(),
-        (End::Complete | End::Unfinished, _) => "does not complete in 7 days".to_owned(),
+    let end = match (outcome.end, outcome.duration_seconds, &outcome.duration_range) {
+        (End::Complete, _, Some(range)) => {
+            format!("complete after {} to {}", seconds(range.min_seconds), seconds(range.max_seconds))
+        }
+        (End::Complete, Some(duration), None) => format!("complete after {}", seconds(duration)),
+        (End::Stuck, ..) => "does not complete".to_owned(),
+        (End::Paused, ..) => "paused".to_owned(),
+        (End::Complete | End::Unfinished, ..) => "does not complete in 7 days".to_owned(),
     };
     line!(text, "\n{end}: {} pods created, {} deleted", outcome.pods_created, outcome.pods_deleted);
+    for reason in outcome.duration_range.iter().flat_map(|range: &DurationRange| &range.reasons) {
+        wrap(
+            text,
+            match reason {
+                DurationReason::Quota => {
+                    "  a quota refuses pods meanwhile; each refusal doubles the wait for the next attempt"
+                }
+                DurationReason::BackOff => "  pods were refused before; the next attempt may be late",
+            },
+        );
+    }
     if let Some(message) = &outcome.message {
         wrap(text, &format!("  {message}"));
     }
     let (most, all) = (outcome.most_pods, outcome.most_pods_with_terminating);
     let (fewest, is_rolling) = (outcome.fewest_available, bounds.strategy == "RollingUpdate");
+    let because = |reason: Option<&str>| reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     let limit = if is_rolling { format!(", at most {}", bounds.max_pods) } else { String::new() };
-    line!(
-        text,
-        "  most pods         {:>5} at {}{limit}; {} with terminating pods",
-        most.pods,
-        seconds(most.seconds),
-        all.pods
-    );
+    let reason = because(outcome.most_pods_reason.filter(|_| is_rolling));
+    wrap(text, &format!("  most pods         {:>5} at {}{limit}{reason}", most.pods, seconds(most.seconds)));
+    let exceeds = is_rolling && all.pods > bounds.max_pods;
+    let reason = because(exceeds.then_some("the bound does not count terminating pods"));
+    line!(text, "  with terminating  {:>5} at {}{reason}", all.pods, seconds(all.seconds));
     let limit = if is_rolling { format!(", at least {}", bounds.min_available) } else { String::new() };
-    line!(text, "  fewest available  {:>5} at {}{limit}", fewest.pods, seconds(fewest.seconds));
-    let ready_source = match timings.ready_after_source {
-        ReadyAfterSource::Given => "given",
-        ReadyAfterSource::ExistingPods => "from the existing pods",
-        ReadyAfterSource::Assumed => "assumed",
-    };
+    let reason = because(outcome.fewest_available_reason.filter(|_| is_rolling));
+    let at = seconds(fewest.seconds);
+    wrap(text, &format!("  fewest available  {:>5} at {at}{limit}{reason}", fewest.pods));
     let stop_source = match timings.stop_after_source {
         StopAfterSource::Given => "given",
         StopAfterSource::GracePeriod => "grace period",
     };
-    line!(text, "  ready after       {:>5} ({ready_source})", seconds(timings.ready_after_seconds));
+    let ready_after = seconds(timings.ready_after_seconds);
+    wrap(text, &format!("  ready after       {ready_after:>5} ({})", ready_source(timings)));
     line!(text, "  removed after     {:>5} ({stop_source})", seconds(timings.stop_after_seconds));
     if timings.unready > 0 {
         line!(text, "  never ready       {:>5} new pods (given)", timings.unready);
+    }
+}
+
+/// Evidence for the time to readiness.
+fn ready_source(timings: &Timings) -> String {
+    let ignored = match timings.ready_after_ignored {
+        0 => String::new(),
+        ignored => format!("; {ignored} not used: restarted or unready before"),
+    };
+    match timings.ready_after_source {
+        ReadyAfterSource::Given => "given".to_owned(),
+        ReadyAfterSource::ExistingPods => {
+            let age = match timings.ready_after_template {
+                Some(TemplateAge::Same) => " of the same template",
+                Some(TemplateAge::Older) => " of older templates",
+                Some(TemplateAge::Current) | None => "",
+            };
+            format!("median of {}{age}{ignored}", count(timings.ready_after_pods as u64, "pod"))
+        }
+        ReadyAfterSource::LastRollout => format!("at most: the end of the last rollout{ignored}"),
+        ReadyAfterSource::Assumed => format!("assumed: no pod shows it{ignored}"),
     }
 }
 
@@ -196,17 +242,16 @@ fn rows(steps: &[Step]) -> Vec<&Step> {
 
 fn notes(text: &mut String, preview: &Preview) {
     if let Some(never) = &preview.never_ready {
-        never_ready(text, never);
+        never_ready(text, never, preview.deadline.seconds.is_some());
     }
     for check in &preview.quotas {
         let [used, peak, hard] =
             [check.used, check.peak, check.hard].map(|number| amount(&check.resource, number));
         let verdict = if check.fits { "fits" } else { "DOES NOT FIT" };
-        line!(
+        let (quota, resource) = (&check.quota, &check.resource);
+        wrap(
             text,
-            "Quota {} {}: {used} used, {peak} at the peak of {hard}: {verdict}",
-            check.quota,
-            check.resource
+            &format!("Quota {quota} {resource}: {used} used, {peak} at the peak of {hard}: {verdict}"),
         );
     }
     if let (Some(fits), true) = (preview.nodes.fits, preview.nodes.needed > 0) {
@@ -218,6 +263,9 @@ fn notes(text: &mut String, preview: &Preview) {
     if let Some(reason) = &preview.dry_run.reason {
         wrap(text, &format!("Checked by an embedded API server ({reason})"));
     }
+    for warning in &preview.dry_run.warnings {
+        wrap(text, &format!("Warning of the API server: {warning}"));
+    }
     for warning in &preview.warnings {
         wrap(text, &format!("Warning: {}", warning.message));
     }
@@ -226,7 +274,7 @@ fn notes(text: &mut String, preview: &Preview) {
     }
 }
 
-fn never_ready(text: &mut String, never: &NeverReady) {
+fn never_ready(text: &mut String, never: &NeverReady, has_deadline: bool) {
     let NeverReady { new_pods, available, stuck_seconds, .. } = never;
     line!(
         text,
@@ -236,6 +284,8 @@ fn never_ready(text: &mut String, never: &NeverReady) {
     );
     let deadline = match never.deadline_exceeded_seconds {
         Some(at) => format!("the progress deadline fails after {}", seconds(at)),
+        // It applies to rollouts, and not to scaling.
+        None if has_deadline => "the progress deadline does not apply".to_owned(),
         None => "there is no progress deadline".to_owned(),
     };
     line!(text, "  {} available; {deadline}", count(*available, "pod"));

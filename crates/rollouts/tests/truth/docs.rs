@@ -1,9 +1,10 @@
 //! Output in `docs/rollouts.md`.
 
 use jiff::SignedDuration;
+use kcm_preview::try_commands;
 use kcm_rollouts::{
     Cause, ControllerState,
-    render::{Style, table, text},
+    render::{Columns, Style, table, text},
 };
 use serde_json::json;
 
@@ -27,12 +28,16 @@ fn outputs_are_current() {
         world.roll_out(deployment(4, "app:1")).await;
         world.change(template("app:broken", &json!({})));
         world.advance(100).await;
-        let diagnosis = world.diagnose();
+        let mut diagnosis = world.diagnose();
+        try_commands(&world.snapshot(), &world.deployment(), world.now(), &mut diagnosis);
         let shown = text(&diagnosis, world.now(), Style::Plain);
         check(&shown);
         assert!(README.contains(&shown), "README.md does not contain:\n{shown}");
         assert!(README.contains(&format!("the {} causes", Cause::ALL.len())));
-        check(&table(&[diagnosis], Style::Plain));
+        let rows = [diagnosis];
+        for columns in [Columns::Default, Columns::Wide] {
+            check(&table(&rows, columns, world.now(), Style::Plain));
+        }
     });
 }
 

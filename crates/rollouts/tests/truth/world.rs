@@ -13,7 +13,7 @@ use kcm_client::{Body, ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
 use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
 use kcm_deployment_util::replica_sets::ReplicaSetSplit;
-use kcm_rollouts::{Cause, Diagnosis, Snapshot, cached_cause, diagnose};
+use kcm_rollouts::{Cause, Diagnosis, Known, Snapshot, cached_cause, diagnose};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, rollout_snapshot};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -33,6 +33,8 @@ pub(crate) struct World {
     clock: Arc<dyn Clock>,
     refusal: Refusal,
     controllers: Option<Controllers>,
+    /// Time at which the controllers were stopped.
+    stopped: Option<Timestamp>,
     _stop: DropGuard,
 }
 
@@ -81,7 +83,14 @@ impl World {
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
         tokio::spawn(async move { sandbox.run(stop).await });
-        let mut world = Self { server, clock, refusal: Refusal::default(), controllers: None, _stop: guard };
+        let mut world = Self {
+            server,
+            clock,
+            refusal: Refusal::default(),
+            controllers: None,
+            stopped: None,
+            _stop: guard,
+        };
         world.start_controllers(&random);
         world
     }
@@ -105,9 +114,10 @@ impl World {
         self.controllers = Some(Controllers::start_in(&ManagerConfig::default(), dependencies));
     }
 
-    /// Stops both controllers.
+    /// Stops both controllers, and the renewal of their Lease.
     pub(crate) fn stop_controllers(&mut self) {
         self.controllers = None;
+        self.stopped = Some(self.now());
     }
 
     /// Refuses the creation of pods with this message.
@@ -197,7 +207,11 @@ impl World {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        rollout_snapshot(&self.server, NAMESPACE)
+        let renewed = kcm_api::MicroTime::new(self.stopped.unwrap_or_else(|| self.now()));
+        let lease = json!({
+            "spec": { "holderIdentity": "master-1", "leaseDurationSeconds": 15, "renewTime": renewed },
+        });
+        Snapshot { lease: Known::Read(Some(lease)), ..rollout_snapshot(&self.server, NAMESPACE) }
     }
 
     /// Cause that a controller manager finds in its caches.

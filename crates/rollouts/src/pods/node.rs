@@ -1,0 +1,61 @@
+//! Scheduling and the node of a pod.
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::PodContext;
+use crate::{
+    cause::Cause,
+    duration::short,
+    finding::Finding,
+    json::{condition, list, text, time},
+};
+
+/// Time after which a pod without any condition of the scheduler is reported.
+const SCHEDULER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Reports a node that does not exist or is not ready. `None` if the nodes could not be read.
+pub(super) fn lost(pod: &Value, context: PodContext<'_>) -> Option<Finding> {
+    let node = text(pod, "/spec/nodeName");
+    let nodes = context.snapshot.nodes.known().filter(|_| !node.is_empty())?;
+    let reason = match nodes.iter().find(|found| text(found, "/metadata/name") == node) {
+        None => "does not exist".to_owned(),
+        Some(found) => {
+            let ready = condition(found, "Ready").filter(|ready| ready["status"] != "True")?;
+            match text(ready, "/message") {
+                "" => "is not ready".to_owned(),
+                message => format!("is not ready: {}", message.trim_end_matches('.')),
+            }
+        }
+    };
+    Some(Finding::blocks(Cause::NodeLost, format!("Node {node} {reason}.")).object(node))
+}
+
+/// Explains why a pod has no node. `None` if it has one.
+pub(super) fn scheduling(pod: &Value, context: PodContext<'_>) -> Option<Finding> {
+    if !text(pod, "/spec/nodeName").is_empty() {
+        return None;
+    }
+    let gates: Vec<&str> =
+        list(pod, "/spec/schedulingGates").iter().map(|gate| text(gate, "/name")).collect();
+    if !gates.is_empty() {
+        let text = format!("Held by scheduling gate {}.", gates.join(", "));
+        return Some(Finding::blocks(Cause::SchedulingGated, text));
+    }
+    if let Some(scheduled) = condition(pod, "PodScheduled").filter(|one| one["status"] == "False") {
+        let message = text(scheduled, "/message");
+        return Some(Finding::blocks(Cause::Unschedulable, format!("Unschedulable: {message}")));
+    }
+    let age = time(pod, "/metadata/creationTimestamp").map(|created| context.now.duration_since(created));
+    Some(if age.is_some_and(|age| age > SCHEDULER_PATIENCE) {
+        let scheduler = match text(pod, "/spec/schedulerName") {
+            "" => "default-scheduler",
+            name => name,
+        };
+        let text =
+            format!("Not processed by scheduler {scheduler} for more than {}.", short(SCHEDULER_PATIENCE));
+        Finding::blocks(Cause::SchedulerNotRunning, text).object(scheduler)
+    } else {
+        Finding::delays(Cause::PodStarting, "Waiting for the scheduler.", None)
+    })
+}

@@ -1,0 +1,24 @@
+//! Scenarios of rollouts: objects, steps, and the true state, causes and remedy.
+//!
+//! The files in `scenarios` are written from knowledge of Kubernetes, not from the output of `kubectl rollouts why`.
+//! Their names of states and causes are those of the JSON form of a diagnosis, and are compared as text. The format is
+//! documented at [`Scenario`].
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | `scenario` | format of the files |
+//! | `vocabulary` | names of states, causes and rules |
+//! | `judge` | comparison of a diagnosis with the truth, and the table of results |
+//!
+//! `tests/sandbox` runs the scenarios on the embedded cluster, in simulated time.
+
+mod judge;
+mod scenario;
+mod vocabulary;
+
+pub use judge::{Outcome, Verdict, judge, table};
+pub use scenario::{
+    Change, Condition, LoadError, NodeNames, ObjectRef, Patch, PodDeletion, PodEvent, PodPatch, PodReport,
+    Refusal, Request, Running, Scenario, Step, Truth, Which, load,
+};
+pub use vocabulary::{CAUSES, RULES, STATES};
