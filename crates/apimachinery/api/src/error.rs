@@ -227,6 +227,16 @@ impl ApiError {
         !self.may_have_taken_effect() && !is_temporary()
     }
 
+    /// `true` if the API server did not process the request, or its result is unknown: it was not available, overloaded, or
+    /// not reached. The error says nothing about the object.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Status(status) => matches!(status.code, 408 | 429 | 500..),
+            Self::NotSent(_) | Self::Timeout(_) | Self::Transport(_) => true,
+            Self::InvalidRequest(_) | Self::Decode(_) | Self::NotLeading(_) => false,
+        }
+    }
+
     /// Returns the error of a request of which an earlier attempt may have taken effect.
     #[must_use]
     pub fn after_lost_attempt(self) -> Self {
@@ -322,6 +332,18 @@ mod tests {
         );
         let ambiguous = ApiError::status(409, "", "");
         assert!(!ambiguous.is_conflict() && !ambiguous.is_already_exists());
+    }
+
+    #[test]
+    fn unavailable_excludes_refusals() {
+        for code in [408, 429, 500, 503, 504] {
+            assert!(ApiError::status(code, "", "").is_unavailable(), "{code}");
+        }
+        for code in [400, 401, 403, 404, 409, 410, 422] {
+            assert!(!ApiError::status(code, "", "").is_unavailable(), "{code}");
+        }
+        assert!(ApiError::NotSent("no connection".to_owned()).is_unavailable());
+        assert!(!ApiError::NotLeading("create".to_owned()).is_unavailable());
     }
 
     #[test]

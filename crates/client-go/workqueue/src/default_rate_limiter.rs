@@ -17,8 +17,9 @@ use crate::{
 /// Example: if 130 items fail for the first time at once, 100 of them are added after 5 ms, and the others follow every
 /// 100 ms.
 pub fn default_controller_rate_limiter<T: Item>(clock: Arc<dyn Clock>) -> Box<dyn RateLimiter<T>> {
+    let (base, max) = (Duration::from_millis(5), Duration::from_secs(1000));
     Box::new(MaxOfRateLimiter::new(vec![
-        Box::new(ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000))),
+        Box::new(ItemExponentialFailureRateLimiter::new(base, max, Arc::clone(&clock))),
         Box::new(BucketRateLimiter::new(10.0, 100, clock)),
     ]))
 }

@@ -109,6 +109,20 @@ impl<T: Item> RateLimitingQueue<T> {
         self.add_after(item, delay);
     }
 
+    /// Adds `item`, which has failed for a reason that does not concern it, such as an API server that is not available. As
+    /// [`add_rate_limited`](Self::add_rate_limited), but a failure before the end of the last delay is not counted: `item`
+    /// keeps the time of its retry.
+    ///
+    /// An item that events add while it backs off fails as often as there are events. With
+    /// [`add_rate_limited`](Self::add_rate_limited), ten seconds without an API server can cause a delay of minutes; with this
+    /// method, the delay is at most as long as the failures have lasted.
+    pub fn add_rate_limited_once(&self, item: T) {
+        match self.shared.limiter.remaining(&item) {
+            Some(remaining) => self.add_after(item, remaining),
+            None => self.add_rate_limited(item),
+        }
+    }
+
     /// Clears the failures of `item`, because it succeeded or is not retried. Does not remove it from the queue.
     pub fn forget(&self, item: &T) {
         self.shared.limiter.forget(item);

@@ -185,7 +185,11 @@ impl Reconciler for Syncer {
     }
 
     fn classify(error: &SyncError) -> ErrorClass {
-        if error.is_namespace_terminating() { ErrorClass::Terminal } else { ErrorClass::Failed }
+        match error.api_error() {
+            Some(error) if error.is_namespace_terminating() => ErrorClass::Terminal,
+            Some(error) if error.is_unavailable() => ErrorClass::Unavailable,
+            _ => ErrorClass::Failed,
+        }
     }
 
     fn span(&self, key: &ObjectKey) -> Span {

@@ -80,13 +80,11 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// Returns `true` if a write failed because the namespace is being deleted. A retry cannot succeed.
-    pub fn is_namespace_terminating(&self) -> bool {
+    /// Returns the error of the write that failed, if one did.
+    pub fn api_error(&self) -> Option<&ApiError> {
         match self {
-            Self::Write { source, .. } | Self::ExistingReplicaSetNotRead { source, .. } => {
-                source.is_namespace_terminating()
-            }
-            _ => false,
+            Self::Write { source, .. } | Self::ExistingReplicaSetNotRead { source, .. } => Some(source),
+            _ => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty};
 
 use crate::{
-    Inspection, KindConfig, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError,
+    Inspection, KindConfig, ManageError, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError,
     create::PodCreator, events::ReplicaSetEvents, execute::Executor, handlers::Handlers,
     own_writes::OwnWrites, pending_creates::PendingCreates, sync::Syncer,
 };
@@ -220,6 +220,12 @@ impl Reconciler for Syncer {
         match error {
             SyncError::NotReady(_) => ErrorClass::StaleCache,
             SyncError::Status(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
+            SyncError::Status(error)
+            | SyncError::Manage(ManageError::Create(error) | ManageError::Delete(error))
+                if error.is_unavailable() =>
+            {
+                ErrorClass::Unavailable
+            }
             _ => ErrorClass::Failed,
         }
     }

@@ -415,7 +415,12 @@ impl<R: Reconciler> Shared<R> {
             self.queue.add_backed_off(key.clone());
             return SyncResult::Stale;
         }
-        self.queue.add_rate_limited(key.clone());
+        if class == ErrorClass::Unavailable {
+            // DEVIATION: upstream counts each failure, also of syncs that events have started during the back-off.
+            self.queue.add_rate_limited_once(key.clone());
+        } else {
+            self.queue.add_rate_limited(key.clone());
+        }
         SyncResult::Error
     }
 }

@@ -35,6 +35,30 @@ mod default_rate_limiter {
         assert_eq!(queue.num_requeues(&7), 15);
     }
 
+    #[tokio::test]
+    async fn failure_during_a_delay_does_not_double_it() {
+        let (clock, queue) = queue();
+        let milliseconds = Duration::from_millis;
+        // 5, 10, …, 640 ms.
+        for retry in 0..8 {
+            queue.add_rate_limited_once(7);
+            clock.step(milliseconds(5 << retry));
+            assert_eq!(process(&queue).await, Some(7), "retry {retry}");
+        }
+        queue.add_rate_limited_once(7);
+        for _ in 0..4 {
+            clock.step(milliseconds(200));
+            queue.add(7);
+            assert_eq!(process(&queue).await, Some(7));
+            queue.add_rate_limited_once(7);
+        }
+        assert_eq!(queue.num_requeues(&7), 9);
+        clock.step(milliseconds(479));
+        assert!(queue.is_empty());
+        clock.step(milliseconds(1));
+        assert_eq!(process(&queue).await, Some(7), "1280 ms after the last counted failure");
+    }
+
     #[test]
     fn delay_is_at_most_1000_s() {
         let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));

@@ -217,7 +217,8 @@ fn create_fails() {
         ..Status::default()
     };
     cluster.write_errors.push(("create", ApiError::Status(Box::new(terminating))));
-    assert!(cluster.sync().unwrap_err().is_namespace_terminating());
+    let error = cluster.sync().unwrap_err();
+    assert!(error.api_error().is_some_and(ApiError::is_namespace_terminating));
     assert_snapshot!(cluster.transcript);
 }
 

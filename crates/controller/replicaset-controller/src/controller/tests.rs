@@ -383,6 +383,21 @@ async fn retries_failed_syncs_with_growing_delays() {
     running.end().await;
 }
 
+#[test]
+fn errors_of_an_unavailable_api_server_are_separate() {
+    let create = |error| Syncer::classify(&SyncError::Manage(ManageError::Create(error)));
+    assert_eq!(
+        create(ApiError::status(500, "InternalError", "failed calling webhook")),
+        ErrorClass::Unavailable
+    );
+    assert_eq!(create(ApiError::Transport("the connection broke".to_owned())), ErrorClass::Unavailable);
+    assert_eq!(create(refusal("exceeded quota")), ErrorClass::Failed);
+    let status = |code| Syncer::classify(&SyncError::Status(ApiError::status(code, "", "")));
+    assert_eq!(status(503), ErrorClass::Unavailable);
+    assert_eq!(status(409), ErrorClass::Failed);
+    assert_eq!(status(404), ErrorClass::ObjectDeleted);
+}
+
 #[tokio::test(start_paused = true)]
 async fn syncs_when_a_pod_becomes_available() {
     let running = Running::start();

@@ -74,7 +74,9 @@ async fn play(script: impl IntoIterator<Item = Result<Action, ErrorClass>>) -> (
 
 #[tokio::test(start_paused = true)]
 async fn retries_failed_syncs_with_growing_delays_until_one_succeeds() {
-    for class in [ErrorClass::Failed, ErrorClass::StaleCache, ErrorClass::ObjectDeleted] {
+    for class in
+        [ErrorClass::Failed, ErrorClass::Unavailable, ErrorClass::StaleCache, ErrorClass::ObjectDeleted]
+    {
         let (starts, results) = play([Err(class); 20]).await;
         let delays: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(delays.len(), 20);
