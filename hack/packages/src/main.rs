@@ -1,10 +1,9 @@
 //! Checks of the published crates: `cargo run -p packages -- TASK`.
 
 mod consumer;
-mod public_api;
 mod workspace;
 
-use std::{env, io, path::PathBuf, process::ExitCode};
+use std::{env, io, process::ExitCode};
 
 use thiserror::Error;
 
@@ -14,11 +13,7 @@ const USAGE: &str = "Usage: cargo run -p packages -- TASK
 
 Tasks:
   consumer
-      Package all published crates, and build a crate outside the workspace that depends on the packages.
-
-  public-api [--update]
-      Compare the public API of the published crates with docs/api.
-        --update  write docs/api";
+      Package all published crates, and build a crate outside the workspace that depends on the packages.";
 
 #[derive(Debug, Error)]
 enum TaskError {
@@ -30,10 +25,6 @@ enum TaskError {
     Command { command: String, output: String },
     #[error("failed to read the output of cargo metadata: {0}")]
     Metadata(#[from] serde_json::Error),
-    #[error("failed to read {file}: {source}")]
-    PublicApi { file: PathBuf, source: public_api::Error },
-    #[error("the public API has changed, run cargo run -p packages -- public-api --update:\n{0}")]
-    Changed(String),
 }
 
 fn main() -> ExitCode {
@@ -51,8 +42,6 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<(), TaskError> {
     match words {
         ["consumer"] => consumer::check(&Workspace::read()?),
-        ["public-api"] => public_api::check(&Workspace::read()?),
-        ["public-api", "--update"] => public_api::update(&Workspace::read()?),
         _ => Err(TaskError::Usage),
     }
 }
