@@ -142,10 +142,23 @@ impl<K: Key> ControllerExpectations<K> {
             trace!(%key, add = record.add, del = record.del, "controller expectations fulfilled");
             return true;
         }
-        let age = self.clock.monotonic().saturating_sub(record.set_at);
+        let age = self.age(record);
         let expired = age > EXPECTATIONS_TIMEOUT;
         debug!(%key, add = record.add, del = record.del, ?age, expired, "controller still waits on expectations");
         expired
+    }
+
+    /// Returns the time until [`satisfied`](Self::satisfied) returns `true` although no creation or deletion is observed.
+    /// `None` if the expectations are fulfilled or have expired.
+    pub fn expires_in(&self, key: &K) -> Option<Duration> {
+        let record = self.records.get(key).map(|record| *record).filter(|record| !record.is_fulfilled())?;
+        let last = EXPECTATIONS_TIMEOUT.checked_sub(self.age(record))?;
+        // At the age of the timeout itself they have not expired.
+        Some(last.saturating_add(Duration::from_nanos(1)))
+    }
+
+    fn age(&self, record: Record) -> Duration {
+        self.clock.monotonic().saturating_sub(record.set_at)
     }
 
     /// Returns the expected creations and deletions. `None` if `key` has no expectations.

@@ -1,6 +1,6 @@
 //! Expected deletions by object.
 
-use std::{collections::HashSet, fmt::Display, hash::Hash, sync::Arc};
+use std::{collections::HashSet, fmt::Display, hash::Hash, sync::Arc, time::Duration};
 
 use dashmap::{DashMap, mapref::entry::Entry};
 use kcm_clock::Clock;
@@ -106,6 +106,11 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
     /// Returns `true` if the controller can create and delete objects for `key`. See [`ControllerExpectations::satisfied`].
     pub fn satisfied(&self, key: &K) -> bool {
         self.counts.satisfied(key)
+    }
+
+    /// Returns the time until the expectations expire. See [`ControllerExpectations::expires_in`].
+    pub fn expires_in(&self, key: &K) -> Option<Duration> {
+        self.counts.expires_in(key)
     }
 
     /// Returns the expected creations and deletions. `None` if `key` has no expectations.

@@ -3,13 +3,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
-use kcm_expectations::ControllerExpectations;
 use kcm_informer::{SharedInformer, Store};
 use kcm_meta::{Object, ObjectKey};
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics, QueueConfig, RateLimiter};
 
 use crate::{
-    ConsistencyStore, Controller, NoSyncMetrics, Queue, Reconciler, SyncMetrics, Watch,
+    ConsistencyStore, Controller, NoSyncMetrics, OwnedExpectations, Queue, Reconciler, SyncMetrics, Watch,
     handlers::{Handler, Mapped, Mapping, Owned, Primary},
     health::Cache,
     sync_log::SyncLog,
@@ -48,7 +47,7 @@ pub(crate) struct Options {
     pub(crate) workers: usize,
     pub(crate) drain_timeout: Option<Duration>,
     pub(crate) leader_gate: Option<LeaderGate>,
-    pub(crate) expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
+    pub(crate) expectations: Option<Arc<OwnedExpectations>>,
     pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
     pub(crate) sync_log: Option<SyncLog>,
 }
@@ -180,11 +179,21 @@ impl<P> ControllerBuilder<P> {
         self
     }
 
-    /// Postpones keys with unfulfilled expectations until they are fulfilled or expire.
+    /// Lowers the expectations of a key when the informers of [owned](ControllerBuilder::owns) types report its objects, and
+    /// removes them when the primary object is deleted.
     ///
-    /// The reconciler sets expectations before it creates or deletes owned objects. The informers of
-    /// [owned](ControllerBuilder::owns) types lower them, and the deletion of the primary object removes them.
-    pub fn expectations(mut self, expectations: Arc<ControllerExpectations<ObjectKey>>) -> Self {
+    /// The reconciler shares `expectations`. It sets them before it creates or deletes owned objects, and does neither
+    /// unless they are [satisfied](OwnedExpectations::satisfied). It checks that before it reads the cache of the owned
+    /// objects: an object that was observed in between would be created again. Everything else, such as the status and
+    /// finalizers, does not wait.
+    ///
+    /// A deletion is observed when it starts: the deletion timestamp is set, and the object is replaced without waiting for
+    /// its grace period. Deletions are identified by UID. A key is reconciled again when its expectations expire.
+    ///
+    /// With [`own_writes`](Self::own_writes), creations that the reconciler has reported as
+    /// [answered](OwnedExpectations::creation_answered) are observed as soon as the caches contain the versions of its
+    /// writes.
+    pub fn expectations(mut self, expectations: Arc<OwnedExpectations>) -> Self {
         self.options.expectations = Some(expectations);
         self
     }

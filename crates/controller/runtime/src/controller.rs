@@ -3,7 +3,7 @@
 use std::{fmt, mem, ops::ControlFlow, sync::Arc, sync::atomic::AtomicU64, time::Duration};
 
 use kcm_clock::{Clock, Sleep};
-use kcm_expectations::{ControllerExpectations, EXPECTATIONS_TIMEOUT};
+use kcm_expectations::UidTrackingExpectations;
 use kcm_informer::{EventHandler, SharedInformer};
 use kcm_meta::{Object, ObjectKey};
 use kcm_workqueue::{RateLimitingQueue, WorkItem};
@@ -22,6 +22,10 @@ use crate::{
 
 /// Queue of a controller. Clones share the same queue.
 pub type Queue = RateLimitingQueue<ObjectKey>;
+
+/// Expected creations and deletions of owned objects, by the key of their owner. Deletions are identified by the UID of the
+/// object. See [`ControllerBuilder::expectations`].
+pub type OwnedExpectations = UidTrackingExpectations<ObjectKey, Arc<str>>;
 
 /// Informers, work queue and workers of one controller.
 ///
@@ -45,7 +49,7 @@ struct Shared<R> {
     clock: Arc<dyn Clock>,
     metrics: Arc<dyn SyncMetrics>,
     leader_gate: Option<LeaderGate>,
-    expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
+    expectations: Option<Arc<OwnedExpectations>>,
     own_writes: Option<Arc<ConsistencyStore>>,
     sync_log: Option<SyncLog>,
 }
@@ -71,8 +75,6 @@ pub enum Outcome<E> {
     /// The key was not reconciled, because a cache does not contain the controller's own writes yet. It is retried with
     /// back-off.
     NotReady(NotReady),
-    /// The key was not reconciled, because its expectations are not fulfilled. It is processed at the next event.
-    ExpectationsUnfulfilled,
 }
 
 impl Controller<()> {
@@ -333,12 +335,13 @@ impl<R: Reconciler> Shared<R> {
                 self.queue.add_backed_off(key.clone());
                 SyncResult::Stale
             }
-            Outcome::ExpectationsUnfulfilled => {
-                // The events that fulfil them enqueue the key earlier.
-                self.queue.add_after(key.clone(), EXPECTATIONS_TIMEOUT);
-                SyncResult::Stale
-            }
         };
+        // The events that fulfil the expectations enqueue the key earlier.
+        if let Some(remaining) =
+            self.expectations.as_ref().and_then(|expectations| expectations.expires_in(key))
+        {
+            self.queue.add_after(key.clone(), remaining);
+        }
         self.metrics.ended(duration, result);
         self.log_sync(key, duration, result, &outcome);
         mem::forget(unfinished);
@@ -351,23 +354,22 @@ impl<R: Reconciler> Shared<R> {
             Outcome::Reconciled(_) => None,
             Outcome::Failed(error) => Some(error.to_string()),
             Outcome::NotReady(error) => Some(error.to_string()),
-            Outcome::ExpectationsUnfulfilled => Some("expectations are not fulfilled".to_owned()),
         };
         log.record(key, SyncRecord { ended: self.clock.now(), duration, result, error });
     }
 
     /// Returns the reason for which the key cannot be reconciled yet.
     fn postpone(&self, key: &ObjectKey, span: &Span) -> Option<Outcome<R::Error>> {
-        if let Some(own_writes) = &self.own_writes
-            && let Err(error) = own_writes.ensure_ready(key)
-        {
+        let own_writes = self.own_writes.as_ref()?;
+        if let Err(error) = own_writes.ensure_ready(key) {
             span.in_scope(|| debug!(err = %error, "Cache is behind own writes, retrying"));
             return Some(Outcome::NotReady(error));
         }
-        if let Some(expectations) = &self.expectations
-            && !expectations.satisfied(key)
+        // The caches contain the versions of all creations that the API server has confirmed.
+        if own_writes.is_enabled()
+            && let Some(expectations) = &self.expectations
         {
-            return Some(Outcome::ExpectationsUnfulfilled);
+            expectations.observe_answered_creations(key);
         }
         None
     }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use kcm_expectations::ControllerExpectations;
 use kcm_informer::{Deleted, EventHandler, Store};
 use kcm_meta::{Object, ObjectKey};
 
-use crate::{Change, ConsistencyStore, Queue, watch::Predicate};
+use crate::{Change, ConsistencyStore, OwnedExpectations, Queue, watch::Predicate};
 
 /// Handler that passes changes which satisfy all predicates to a mapping.
 pub(crate) struct Handler<K, M> {
@@ -23,6 +22,9 @@ pub(crate) trait Mapping<K>: Send + Sync + 'static {
 
     /// Called if the source of the objects was restored from a backup.
     fn restored(&self) {}
+
+    /// Called after a relist.
+    fn replaced(&self) {}
 
     /// Enqueues the keys of a change.
     fn enqueue(&self, change: &Change<'_, K>);
@@ -53,12 +55,16 @@ impl<K: Object, M: Mapping<K>> EventHandler<K> for Handler<K, M> {
     fn on_restore(&self) {
         self.mapping.restored();
     }
+
+    fn on_replace(&self) {
+        self.mapping.replaced();
+    }
 }
 
 /// Enqueues the key of the object. Removes records about it when it is deleted.
 pub(crate) struct Primary {
     pub(crate) queue: Queue,
-    pub(crate) expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
+    pub(crate) expectations: Option<Arc<OwnedExpectations>>,
     pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
 }
 
@@ -91,7 +97,7 @@ impl<K: Object> Mapping<K> for Primary {
 pub(crate) struct Owned<P> {
     pub(crate) queue: Queue,
     pub(crate) primaries: Store<P>,
-    pub(crate) expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
+    pub(crate) expectations: Option<Arc<OwnedExpectations>>,
     pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
 }
 
@@ -118,35 +124,60 @@ impl<P: Object> Owned<P> {
     }
 }
 
+impl<P: Object> Owned<P> {
+    /// Lowers the expectations of the owner after an object was added.
+    fn added<K: Object>(&self, expectations: &OwnedExpectations, object: &K) {
+        if let Some(owner) = self.owner(object) {
+            expectations.creation_observed(&owner);
+        }
+        if object.is_being_deleted() {
+            self.deleted(expectations, object);
+        }
+    }
+
+    /// Lowers the expectations of the owner after the deletion of an object has started or ended, or the owner has released
+    /// it.
+    fn deleted<K: Object>(&self, expectations: &OwnedExpectations, object: &K) {
+        if let Some(owner) = self.owner(object) {
+            expectations.deletion_observed(&owner, &object.uid().into());
+        }
+    }
+}
+
 impl<K: Object, P: Object> Mapping<K> for Owned<P> {
     fn observe(&self, change: &Change<'_, K>) {
-        let Some(expectations) = &self.expectations else { return };
+        let Some(expectations) = self.expectations.as_deref() else { return };
         match change {
-            Change::Added(object) => {
-                if let Some(owner) = self.owner(&***object) {
-                    expectations.creation_observed(&owner);
-                }
-            }
-            Change::Deleted(object) => {
-                if let Some(owner) = self.owner(&***object) {
-                    expectations.deletion_observed(&owner);
-                }
-            }
+            Change::Added(object) => self.added(expectations, &***object),
+            Change::Deleted(object) => self.deleted(expectations, &***object),
             // Deleted and created again.
             Change::Updated { old, new } if old.uid() != new.uid() => {
-                if let Some(owner) = self.owner(&***old) {
-                    expectations.deletion_observed(&owner);
+                self.deleted(expectations, &***old);
+                self.added(expectations, &***new);
+            }
+            Change::Updated { old, new } => {
+                let uid = |object: &Arc<K>| object.controller().map(|owner| owner.uid.to_owned());
+                // A terminating object is replaced without waiting for its grace period.
+                if new.is_being_deleted() {
+                    self.deleted(expectations, &***new);
                 }
-                if let Some(owner) = self.owner(&***new) {
-                    expectations.creation_observed(&owner);
+                // The event of its deletion will not name the former owner.
+                if uid(old) != uid(new) {
+                    self.deleted(expectations, &***old);
                 }
             }
-            Change::Updated { .. } => {}
         }
     }
 
     fn restored(&self) {
         clear(self.own_writes.as_deref());
+    }
+
+    /// An object that was created and deleted between two lists has no event.
+    fn replaced(&self) {
+        for key in self.expectations.iter().flat_map(|expectations| expectations.unfulfilled()) {
+            self.queue.add(key);
+        }
     }
 
     fn enqueue(&self, change: &Change<'_, K>) {

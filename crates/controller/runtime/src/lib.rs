@@ -69,7 +69,7 @@ mod worker;
 pub use action::{Action, ErrorClass};
 pub use builder::{ControllerBuilder, NoPrimary};
 pub use consistency::{ConsistencyStore, GroupResource};
-pub use controller::{Controller, Outcome, Queue, Step};
+pub use controller::{Controller, Outcome, OwnedExpectations, Queue, Step};
 pub use health::{ControllerHealth, Unhealthy};
 pub use kcm_meta::ObjectKey;
 pub use reconciler::Reconciler;

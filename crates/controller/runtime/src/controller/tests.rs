@@ -1,6 +1,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use kcm_clock::{FakeClock, SeededRandom, SimulatedClock, Timestamp};
+use kcm_expectations::EXPECTATIONS_TIMEOUT;
 use kcm_informer::{ControllerRef, InformerConfig, testing::FakeSource};
 use kcm_meta::SetResourceVersion;
 use parking_lot::Mutex;
@@ -140,11 +141,12 @@ struct Thing {
     /// Name and UID of the controller.
     controller: Option<(&'static str, &'static str)>,
     label: &'static str,
+    is_terminating: bool,
     version: String,
 }
 
 fn thing(name: &'static str, uid: &'static str) -> Thing {
-    Thing { name, uid, controller: None, label: "", version: String::new() }
+    Thing { name, uid, controller: None, label: "", is_terminating: false, version: String::new() }
 }
 
 /// Object that `owner` controls.
@@ -174,7 +176,7 @@ impl Object for Thing {
     }
 
     fn deletion_timestamp(&self) -> Option<Timestamp> {
-        None
+        self.is_terminating.then_some(Timestamp::UNIX_EPOCH)
     }
 
     fn controller(&self) -> Option<ControllerRef<'_>> {
@@ -327,43 +329,93 @@ mod own_changes {
     use super::*;
     use crate::GroupResource;
 
-    #[tokio::test]
-    async fn key_waits_until_its_expectations_are_fulfilled_or_expire() {
-        let env = TestEnv::new().await;
+    /// A controller with expectations, and the primary object `a` that owns `pod`.
+    async fn with_expectations(env: &TestEnv) -> (Controller<Scripted>, Arc<OwnedExpectations>) {
         env.primaries.apply(thing("a", "uid-a"));
+        env.secondaries.apply(owned("pod", ("a", "uid-a")));
         env.settle().await;
-        let expectations = Arc::new(ControllerExpectations::new(Arc::new(env.clock.clone()) as _));
+        let expectations = Arc::new(OwnedExpectations::new(Arc::new(env.clock.clone())));
         let controller = env
             .builder()
             .reconciles(&env.primary_informer)
             .owns(&env.secondary_informer)
             .expectations(Arc::clone(&expectations))
             .build(Scripted::default());
+        controller.drain().await;
+        (controller, expectations)
+    }
+
+    #[tokio::test]
+    async fn key_is_reconciled_while_its_expectations_are_pending() {
+        let env = TestEnv::new().await;
+        let (controller, expectations) = with_expectations(&env).await;
         let key = ObjectKey::new("default", "a");
         expectations.expect_creations(&key, 1);
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::ExpectationsUnfulfilled);
-
-        env.secondaries.apply(owned("pod", ("a", "uid-a")));
-        env.settle().await;
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Action::Done));
-
-        expectations.expect_deletions(&key, 1);
         controller.queue().add(key.clone());
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::ExpectationsUnfulfilled);
-        env.secondaries.delete(&ObjectKey::new("default", "pod"));
-        env.settle().await;
         assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Action::Done));
-
-        expectations.expect_creations(&key, 1);
-        controller.queue().add(key.clone());
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::ExpectationsUnfulfilled);
-        assert!(controller.step().await.is_none());
-        env.clock.step(EXPECTATIONS_TIMEOUT + Duration::from_nanos(1));
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Action::Done));
-
+        assert!(!expectations.satisfied(&key));
+        env.secondaries.apply(owned("new", ("a", "uid-a")));
+        assert_eq!(env.processed(&controller).await, ["a"]);
+        assert!(expectations.satisfied(&key));
         env.primaries.delete(&key);
         env.settle().await;
-        assert!(expectations.is_empty());
+        assert_eq!(expectations.get(&key), None);
+    }
+
+    #[tokio::test]
+    async fn deletion_is_observed_when_it_starts() {
+        let env = TestEnv::new().await;
+        let (controller, expectations) = with_expectations(&env).await;
+        let key = ObjectKey::new("default", "a");
+        expectations.expect_deletions(&key, ["pod".into()]);
+        // Another object of the same owner.
+        env.secondaries.apply(owned("other", ("a", "uid-a")));
+        env.secondaries.delete(&ObjectKey::new("default", "other"));
+        env.processed(&controller).await;
+        assert!(!expectations.satisfied(&key));
+        env.secondaries.apply(Thing { is_terminating: true, ..owned("pod", ("a", "uid-a")) });
+        assert_eq!(env.processed(&controller).await, ["a"]);
+        assert!(expectations.satisfied(&key), "waits for the end of the grace period");
+        // The end of the deletion lowers nothing.
+        expectations.expect_deletions(&key, ["later".into()]);
+        env.secondaries.delete(&ObjectKey::new("default", "pod"));
+        env.processed(&controller).await;
+        assert_eq!(expectations.get(&key), Some((0, 1)));
+    }
+
+    #[tokio::test]
+    async fn object_that_is_released_or_replaced_is_not_awaited() {
+        let env = TestEnv::new().await;
+        let (controller, expectations) = with_expectations(&env).await;
+        let key = ObjectKey::new("default", "a");
+        expectations.expect_deletions(&key, ["pod".into()]);
+        env.secondaries.apply(Thing { uid: "pod", ..thing("pod", "pod") });
+        env.processed(&controller).await;
+        assert!(expectations.satisfied(&key), "released");
+        env.secondaries.apply(owned("next", ("a", "uid-a")));
+        env.settle().await;
+        expectations.expect_deletions(&key, ["next".into()]);
+        env.secondaries.apply(Thing { uid: "again", ..owned("next", ("a", "uid-a")) });
+        env.processed(&controller).await;
+        assert!(expectations.satisfied(&key), "deleted and created again");
+    }
+
+    #[tokio::test]
+    async fn key_is_reconciled_when_its_expectations_expire() {
+        let env = TestEnv::new().await;
+        let (controller, expectations) = with_expectations(&env).await;
+        let key = ObjectKey::new("default", "a");
+        expectations.expect_creations(&key, 1);
+        env.clock.step(Duration::from_secs(100));
+        controller.queue().add(key.clone());
+        assert_eq!(controller.drain().await.len(), 1);
+        env.clock.step(EXPECTATIONS_TIMEOUT - Duration::from_secs(100));
+        assert!(controller.step().await.is_none());
+        env.clock.step(Duration::from_nanos(1));
+        assert_eq!(controller.drain().await.len(), 1);
+        assert!(expectations.satisfied(&key));
+        env.clock.step(EXPECTATIONS_TIMEOUT * 2);
+        assert!(controller.step().await.is_none(), "is reconciled once");
     }
 
     #[tokio::test]
