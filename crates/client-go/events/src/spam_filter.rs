@@ -1,7 +1,8 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
+use governor::{Quota, RateLimiter, middleware::NoOpMiddleware, nanos::Nanos, state::StateStore};
 use kcm_clock::Clock;
-use kcm_flowcontrol::TokenBucket;
+use parking_lot::Mutex;
 
 use crate::{
     event::Event,
@@ -10,46 +11,67 @@ use crate::{
 };
 
 /// A burst of 25 events, then one every five minutes.
-const BURST: u32 = 25;
-const EVENTS_PER_SECOND: f64 = 1.0 / 300.0;
+const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(24);
+const REFILL: Duration = Duration::from_secs(300);
 
 /// Limits the rate of events per source, object and type.
 ///
 /// Upstream counterpart: `record.EventSourceObjectSpamFilter`.
-pub(crate) struct SpamFilter {
-    /// A bucket per origin.
-    buckets: Lru<OriginKey, TokenBucket>,
-    clock: Arc<dyn Clock>,
-}
+pub(crate) struct SpamFilter(RateLimiter<OriginKey, RecentOrigins, MonotonicClock, NoOpMiddleware<Duration>>);
+
+/// States of the most recent origins.
+struct RecentOrigins(Mutex<Lru<OriginKey, Nanos>>);
+
+/// Clock of the project, for governor.
+struct MonotonicClock(Arc<dyn Clock>);
 
 impl SpamFilter {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { buckets: Lru::new(MAX_CACHE_ENTRIES), clock }
+        let quota = Quota::with_period(REFILL).unwrap_or_else(|| Quota::per_hour(BURST)).allow_burst(BURST);
+        let origins = RecentOrigins(Mutex::new(Lru::new(MAX_CACHE_ENTRIES)));
+        Self(RateLimiter::new(quota, origins, MonotonicClock(clock)))
     }
 
     /// Returns `true` if `event` exceeds the limit.
-    pub(crate) fn is_spam(&mut self, event: &Event) -> bool {
-        let (origin, now) = (OriginKey::of(event), self.clock.monotonic());
-        if let Some(bucket) = self.buckets.get_mut(&origin) {
-            return !bucket.try_take(now);
+    pub(crate) fn is_spam(&self, event: &Event) -> bool {
+        self.0.check_key(&OriginKey::of(event)).is_err()
+    }
+}
+
+impl StateStore for RecentOrigins {
+    type Key = OriginKey;
+
+    fn measure_and_replace<T, F, E>(&self, origin: &OriginKey, f: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let mut states = self.0.lock();
+        let state = states.get_mut(origin);
+        let (outcome, next) = f(state.as_deref().copied())?;
+        match state {
+            Some(state) => *state = next,
+            None => states.insert(*origin, next),
         }
-        let mut bucket = TokenBucket::new(EVENTS_PER_SECOND, BURST);
-        let spam = !bucket.try_take(now);
-        self.buckets.insert(origin, bucket);
-        spam
+        Ok(outcome)
+    }
+}
+
+impl governor::clock::Clock for MonotonicClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.monotonic()
     }
 }
 
 impl fmt::Debug for SpamFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpamFilter").field("buckets", &self.buckets).finish_non_exhaustive()
+        f.debug_struct("SpamFilter").finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use kcm_clock::{FakeClock, Timestamp};
 
     use super::*;
@@ -62,34 +84,34 @@ mod tests {
     }
 
     /// Returns the number of events that pass, of `events` equal ones.
-    fn passing(filter: &mut SpamFilter, events: usize) -> usize {
+    fn passing(filter: &SpamFilter, events: usize) -> usize {
         (0..events).filter(|_| !filter.is_spam(&event("Reason", "message"))).count()
     }
 
     #[test]
     fn burst_is_limited_to_25_events() {
-        let (_clock, mut filter) = filter();
-        assert_eq!(passing(&mut filter, 100), 25);
+        let (_clock, filter) = filter();
+        assert_eq!(passing(&filter, 100), 25);
     }
 
     #[test]
     fn one_more_event_passes_every_five_minutes() {
-        let (clock, mut filter) = filter();
-        passing(&mut filter, 100);
+        let (clock, filter) = filter();
+        passing(&filter, 100);
         clock.step(Duration::from_secs(299));
-        assert_eq!(passing(&mut filter, 10), 0);
+        assert_eq!(passing(&filter, 10), 0);
         clock.step(Duration::from_secs(1));
-        assert_eq!(passing(&mut filter, 10), 1);
+        assert_eq!(passing(&filter, 10), 1);
         clock.step(Duration::from_secs(3 * 300));
-        assert_eq!(passing(&mut filter, 10), 3);
+        assert_eq!(passing(&filter, 10), 3);
         clock.step(Duration::from_secs(24 * 3600));
-        assert_eq!(passing(&mut filter, 100), 25);
+        assert_eq!(passing(&filter, 100), 25);
     }
 
     #[test]
     fn limit_applies_per_object_source_and_type_for_all_reasons() {
-        let (_clock, mut filter) = filter();
-        passing(&mut filter, 25);
+        let (_clock, filter) = filter();
+        passing(&filter, 25);
         assert!(filter.is_spam(&event("Another", "message")));
         let mut warning = event("Reason", "message");
         warning.type_ = EventType::Warning;
@@ -104,13 +126,13 @@ mod tests {
 
     #[test]
     fn limit_is_reset_after_4096_other_objects() {
-        let (_clock, mut filter) = filter();
-        passing(&mut filter, 25);
+        let (_clock, filter) = filter();
+        passing(&filter, 25);
         for other in 0..MAX_CACHE_ENTRIES {
             let mut event = event("Reason", "message");
             event.regarding.uid = other.to_string().into();
             filter.is_spam(&event);
         }
-        assert_eq!(passing(&mut filter, 100), 25);
+        assert_eq!(passing(&filter, 100), 25);
     }
 }

@@ -1,4 +1,4 @@
-//! Token bucket, without clock, locks and waiting. Clients, work queues and event recorders build their rate limits on it.
+//! Token bucket, without clock, locks and waiting. Clients and work queues build their rate limits on it.
 //!
 //! *Upstream counterparts:* `k8s.io/client-go/util/flowcontrol` and `golang.org/x/time/rate`.
 //!
@@ -28,9 +28,8 @@ use std::time::Duration;
 /// use kcm_flowcontrol::TokenBucket;
 ///
 /// let mut bucket = TokenBucket::new(10.0, 1);
-/// assert!(bucket.try_take(Duration::ZERO));
-/// assert!(!bucket.try_take(Duration::from_millis(50)));
-/// assert!(bucket.try_take(Duration::from_millis(100)));
+/// assert_eq!(bucket.reserve(Duration::ZERO), Duration::ZERO);
+/// assert_eq!(bucket.reserve(Duration::from_millis(50)), Duration::from_millis(50));
 /// ```
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
@@ -58,17 +57,6 @@ impl TokenBucket {
     pub fn reserve(&mut self, now: Duration) -> Duration {
         self.full_at = self.full_at.max(now).saturating_add(self.interval);
         self.full_at.saturating_sub(now.saturating_add(self.full))
-    }
-
-    /// Takes a token at `now`. Returns `false` if there is none.
-    #[must_use]
-    pub fn try_take(&mut self, now: Duration) -> bool {
-        let full_at = self.full_at.max(now).saturating_add(self.interval);
-        let available = full_at <= now.saturating_add(self.full);
-        if available {
-            self.full_at = full_at;
-        }
-        available
     }
 
     /// Returns the number of tokens at `now`.
@@ -128,16 +116,6 @@ mod tests {
         let mut bucket = TokenBucket::new(10.0, 3);
         delays(&mut bucket, 3, 0);
         assert_eq!(delays(&mut bucket, 5, 3_600_000), [0, 0, 0, 100, 200]);
-    }
-
-    #[test]
-    fn try_take_reserves_nothing() {
-        let mut bucket = TokenBucket::new(10.0, 2);
-        let taken = |bucket: &mut TokenBucket, now| (0..9).filter(|_| bucket.try_take(millis(now))).count();
-        assert_eq!(taken(&mut bucket, 0), 2);
-        assert_eq!(taken(&mut bucket, 99), 0);
-        assert_eq!(taken(&mut bucket, 100), 1);
-        assert_eq!(taken(&mut bucket, 1_000_000), 2);
     }
 
     #[test]
