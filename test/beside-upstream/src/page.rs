@@ -7,7 +7,7 @@ use crate::{
     measure::{Measurement, Who},
     probe,
     run::CONVERGENCE,
-    verdict::{Comparison, QUANTITIES, Quantity, converged, exceeded, median, values},
+    verdict::{Comparison, QUANTITIES, Quantity, SLOWEST, converged, exceeded, median, stalled, values},
 };
 
 /// Introduction of the page.
@@ -63,6 +63,13 @@ pub(crate) fn page(measurements: &[Measurement]) -> String {
          number of rounds that have. If fewer rounds of this manager than of upstream's have converged, this manager is worse, \
          whatever the noise.",
         CONVERGENCE.as_secs()
+    );
+    let (seconds, share) = SLOWEST;
+    let _ = writeln!(
+        text,
+        "\nThe slowest rounds are compared, too: this manager is worse if its slowest round converges more than {seconds} s and \
+         {:.0}% later than upstream's slowest. A rule of this manager explains only the quantities that it costs.",
+        share * 100.0
     );
     text.push_str(
         "\nIf upstream's manager has not converged in a round, and this one has in all, excess pods and requests are not \
@@ -150,6 +157,8 @@ pub(crate) fn verdict(fault: &Fault, runs: &[&Measurement]) -> String {
         };
     }
     let (mut worse, mut better, mut omitted) = (Vec::new(), Vec::new(), Vec::new());
+    // `true` if a quantity is worse that no rule costs.
+    let mut is_bold = false;
     let ((our_rounds, ours_converged), (rounds, theirs_converged)) =
         (converged(runs, Who::Ours), converged(runs, Who::Upstream));
     let upstream_is_unfinished = ours_converged == our_rounds && theirs_converged < rounds;
@@ -158,8 +167,13 @@ pub(crate) fn verdict(fault: &Fault, runs: &[&Measurement]) -> String {
             omitted.push(quantity.name.to_lowercase());
             continue;
         }
+        let is_excused = fault.rule.as_ref().is_some_and(|rule| rule.costs.contains(&quantity.name));
+        let mut worsen = |text: String| {
+            worse.push(text);
+            is_bold |= !is_excused;
+        };
         if quantity.name == "Convergence" && ours_converged * rounds < theirs_converged * our_rounds {
-            worse.push(format!("convergence in {ours_converged} of {our_rounds} rounds"));
+            worsen(format!("convergence in {ours_converged} of {our_rounds} rounds"));
             continue;
         }
         let (ours, theirs) = (values(runs, Who::Ours, quantity), values(runs, Who::Upstream, quantity));
@@ -167,20 +181,26 @@ pub(crate) fn verdict(fault: &Fault, runs: &[&Measurement]) -> String {
             format!("{} by {} {}", quantity.name.to_lowercase(), number(difference), quantity.unit)
         };
         match quantity.compare(&ours, &theirs) {
-            Comparison::Worse(difference) => worse.push(by(difference).trim().to_owned()),
+            Comparison::Worse(difference) => worsen(by(difference).trim().to_owned()),
             Comparison::Better(difference) => better.push(by(difference).trim().to_owned()),
-            Comparison::Equal => {}
+            Comparison::Equal => {
+                let slowest = if quantity.name == "Convergence" { stalled(&ours, &theirs) } else { None };
+                if let Some(difference) = slowest {
+                    worsen(format!("convergence of the slowest round by {} s", number(difference)));
+                }
+            }
         }
     }
     let own = runs.iter().filter(|run| run.manager == Who::Ours);
     let mut over: Vec<_> = own.flat_map(|run| probe::exceeded(run)).collect();
     over.sort_unstable();
     over.dedup();
+    is_bold |= !over.is_empty();
     worse.extend(over.into_iter().map(str::to_owned));
     let mut parts = Vec::new();
     if !worse.is_empty() {
         let rule = fault.rule.as_ref().map(|rule| format!(" (rule: [{}]({}))", rule.text, rule.adr));
-        let mark = if rule.is_some() { "worse" } else { "**worse**" };
+        let mark = if is_bold { "**worse**" } else { "worse" };
         parts.push(format!("{mark}: {}{}", worse.join(", "), rule.unwrap_or_default()));
     }
     if !better.is_empty() {

@@ -241,8 +241,8 @@ impl Shared {
     }
 }
 
-/// Runs this manager through a fault on the embedded API server. The fault ends as soon as it has reached the manager.
-/// Returns the bounds that the manager exceeds.
+/// Runs this manager through a fault on the embedded API server. The fault ends as soon as it has reached the manager, unless
+/// it consists of bursts. Returns the bounds that the manager exceeds.
 ///
 /// # Errors
 ///
@@ -251,7 +251,8 @@ pub async fn run_embedded(fault: &str, program: &Path, log: &Path) -> Result<Vec
     let unknown = || failed(fault.to_owned())(std::io::ErrorKind::NotFound.into());
     let fault = catalogue::find(fault).ok_or_else(unknown)?;
     let mut cluster = Cluster::start(None).await?;
-    let plan = Plan { fault, who: Who::Ours, program, round: 1, scale: SMALL, log, until_reached: true };
+    let until_reached = !fault.effect.has_pauses();
+    let plan = Plan { fault, who: Who::Ours, program, round: 1, scale: SMALL, log, until_reached };
     let measurement = run(&mut cluster, plan).await?;
     let mut exceeded: Vec<_> = exceeded(&measurement, &fault.bounds).into_iter().map(str::to_owned).collect();
     if measurement.reached == 0 {

@@ -96,6 +96,18 @@ impl Quantity {
     }
 }
 
+/// Seconds by which the slowest round of this manager may converge later than upstream's slowest, and share of upstream's.
+pub(crate) const SLOWEST: (f64, f64) = (10.0, 0.25);
+
+/// Returns the seconds by which the slowest round of this manager converges later than upstream's, if they exceed
+/// [`SLOWEST`]. The medians do not contain a round that stalls, and the spread hides it.
+pub(crate) fn stalled(ours: &[f64], theirs: &[f64]) -> Option<f64> {
+    let largest = |values: &[f64]| values.iter().copied().max_by(f64::total_cmp);
+    let (ours, theirs) = (largest(ours)?, largest(theirs)?);
+    let (floor, share) = SLOWEST;
+    Some(ours - theirs).filter(|difference| *difference > floor.max(share * theirs.abs()))
+}
+
 /// Values of a quantity in the rounds of a manager.
 pub(crate) fn values(runs: &[&Measurement], who: Who, quantity: &Quantity) -> Vec<f64> {
     runs.iter().filter(|run| run.manager == who).map(|run| (quantity.of)(run)).collect()
@@ -123,6 +135,14 @@ pub(crate) fn exceeded(run: &Measurement, bounds: &Bounds) -> Vec<&'static str> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slowest_round_is_compared() {
+        assert_eq!(stalled(&[5.0, 5.0, 149.0], &[5.0, 5.0, 6.0]), Some(143.0));
+        assert_eq!(stalled(&[5.0, 5.0, 15.0], &[5.0, 5.0, 6.0]), None);
+        assert_eq!(stalled(&[5.0, 5.0, 69.0], &[5.0, 5.0, 60.0]), None);
+        assert_eq!(stalled(&[5.0], &[]), None);
+    }
 
     #[test]
     fn difference_within_spread_floor_or_share_is_noise() {

@@ -1,5 +1,5 @@
 //! Faults of the catalogue that the embedded API server can produce, without other binaries. Each ends as soon as it has
-//! reached the manager, which must stay within the bounds of the fault.
+//! reached the manager, apart from bursts. The manager must stay within the bounds of the fault.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
 use std::path::Path;
@@ -43,6 +43,7 @@ faults! {
     proxy_restarted: "proxy-restarted",
     too_many_requests: "429-retry-after",
     server_errors: "500-bursts",
+    unavailable: "503-bursts",
     stopped: "sigstop-5s",
     client_chain_of_names: "client-chain-of-names",
     client_large_headers: "client-large-headers",

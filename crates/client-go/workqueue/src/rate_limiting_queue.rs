@@ -102,10 +102,11 @@ impl<T: Item> RateLimitingQueue<T> {
     }
 
     /// Adds `item`, which has not failed but has to wait, after a delay that grows until [`forget`](Self::forget). As
-    /// [`add_rate_limited`](Self::add_rate_limited), without the limit that all items share: items that fail are not
-    /// delayed by those that wait.
+    /// [`add_rate_limited_once`](Self::add_rate_limited_once), without the limit that all items share: items that fail are
+    /// not delayed by those that wait.
     pub fn add_backed_off(&self, item: T) {
-        let delay = self.shared.limiter.when_alone(&item);
+        let limiter = &self.shared.limiter;
+        let delay = limiter.remaining(&item).unwrap_or_else(|| limiter.when_alone(&item));
         self.add_after(item, delay);
     }
 
@@ -114,8 +115,8 @@ impl<T: Item> RateLimitingQueue<T> {
     /// keeps the time of its retry.
     ///
     /// An item that events add while it backs off fails as often as there are events. With
-    /// [`add_rate_limited`](Self::add_rate_limited), ten seconds without an API server can cause a delay of minutes; with this
-    /// method, the delay is at most as long as the failures have lasted.
+    /// [`add_rate_limited`](Self::add_rate_limited), ten seconds without an API server can cause a delay of minutes. With this
+    /// method for all failures, the delay is at most as long as they have lasted.
     pub fn add_rate_limited_once(&self, item: T) {
         match self.shared.limiter.remaining(&item) {
             Some(remaining) => self.add_after(item, remaining),

@@ -68,6 +68,15 @@ impl ClaimErrors {
         (!errors.is_empty()).then_some(Self(errors))
     }
 
+    /// `true` if the API server was not available for any of the requests. See [`ApiError::is_unavailable`].
+    pub fn are_unavailable(&self) -> bool {
+        self.iter().all(|error| match error {
+            ClaimError::AdoptionRefused { source: AdoptionRefused::Recheck(error), .. }
+            | ClaimError::Patch(error) => error.is_unavailable(),
+            ClaimError::AdoptionRefused { .. } => false,
+        })
+    }
+
     /// Returns the errors in the order in which they occurred.
     pub fn iter(&self) -> impl Iterator<Item = &ClaimError> {
         self.0.iter()
@@ -90,5 +99,26 @@ impl std::error::Error for ClaimErrors {
     /// Returns the first error.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.first().map(|error| error as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_is_unavailable_if_each_error_is() {
+        let patch = |code| ClaimError::Patch(ApiError::status(code, "", ""));
+        let recheck = ClaimError::AdoptionRefused {
+            kind: "Pod".into(),
+            key: ObjectKey::new("default", "pod"),
+            uid: "1".into(),
+            source: AdoptionRefused::Recheck(ApiError::Transport("connection broken".to_owned())),
+        };
+        let are_unavailable = |errors: &[&ClaimError]| {
+            ClaimErrors(errors.iter().map(|error| (*error).clone()).collect()).are_unavailable()
+        };
+        assert!(are_unavailable(&[&patch(503), &recheck]));
+        assert!(!are_unavailable(&[&patch(503), &patch(422)]));
     }
 }

@@ -185,6 +185,11 @@ impl Reconciler for Syncer {
     }
 
     fn classify(error: &SyncError) -> ErrorClass {
+        if let SyncError::Claim(errors) = error
+            && errors.are_unavailable()
+        {
+            return ErrorClass::Unavailable;
+        }
         match error.api_error() {
             Some(error) if error.is_namespace_terminating() => ErrorClass::Terminal,
             Some(error) if error.is_unavailable() => ErrorClass::Unavailable,

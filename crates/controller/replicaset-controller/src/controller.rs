@@ -226,6 +226,7 @@ impl Reconciler for Syncer {
             {
                 ErrorClass::Unavailable
             }
+            SyncError::Claim(errors) if errors.are_unavailable() => ErrorClass::Unavailable,
             _ => ErrorClass::Failed,
         }
     }

@@ -88,6 +88,7 @@ pub(super) const FAULTS: &[Fault] = &[
         rule: Some(Rule {
             adr: "adr/0012-leader-election.md",
             text: "a leader exits after a restore of etcd, so that the next one reads all objects",
+            costs: &["Below minimum", "Exits", "Without a leader"],
         }),
     },
     Fault {

@@ -35,6 +35,8 @@ pub(crate) struct Rule {
     pub(crate) adr: &'static str,
     /// The rule.
     pub(crate) text: &'static str,
+    /// Names of the quantities that it costs.
+    pub(crate) costs: &'static [&'static str],
 }
 
 /// Time between the start and the end of a fault.
@@ -176,6 +178,11 @@ impl Effect {
     /// `true` if the HTTP proxy is between the TCP proxy and the API server.
     pub(crate) fn needs_http_proxy(&self) -> bool {
         matches!(self, Self::Http(_) | Self::Certificate | Self::Authority)
+    }
+
+    /// `true` if it consists of bursts with pauses.
+    pub(crate) fn has_pauses(&self) -> bool {
+        matches!(self, Self::Http(Http::Refuse { bursts: (_, pause), .. }) if !pause.is_zero())
     }
 
     /// `true` if the embedded API server can produce it.

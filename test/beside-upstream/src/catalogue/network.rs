@@ -9,6 +9,7 @@ use crate::proxy::{http::Http, tcp::Tcp};
 const RENEWAL: Option<Rule> = Some(Rule {
     adr: "adr/0012-leader-election.md",
     text: "the deadline of a renewal counts from its start",
+    costs: &["Without a leader", "Convergence", "Exits"],
 });
 
 const NONE: Fault = Fault {

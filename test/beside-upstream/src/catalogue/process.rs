@@ -30,6 +30,7 @@ pub(super) const FAULTS: &[Fault] = &[
         rule: Some(Rule {
             adr: "adr/0012-leader-election.md",
             text: "the term of a leader ends with its Lease, which is not released after that",
+            costs: &["Without a leader", "Convergence", "Exits"],
         }),
         ..NONE
     },

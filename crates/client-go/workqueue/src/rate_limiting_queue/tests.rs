@@ -59,6 +59,26 @@ mod default_rate_limiter {
         assert_eq!(process(&queue).await, Some(7), "1280 ms after the last counted failure");
     }
 
+    /// A cache is late, events add the item meanwhile, and then the API server is not available.
+    #[tokio::test]
+    async fn waiting_item_does_not_delay_the_retry_of_a_failure() {
+        let (clock, queue) = queue();
+        for _ in 0..40 {
+            queue.add(7);
+            assert_eq!(process(&queue).await, Some(7));
+            queue.add_backed_off(7);
+            clock.step(Duration::from_millis(75));
+        }
+        assert!(queue.num_requeues(&7) <= 10, "{}", queue.num_requeues(&7));
+        queue.add_rate_limited_once(7);
+        let (mut waited, step) = (Duration::ZERO, Duration::from_millis(100));
+        while queue.is_empty() {
+            clock.step(step);
+            waited += step;
+        }
+        assert!(waited <= Duration::from_secs(3), "{waited:?}");
+    }
+
     #[test]
     fn delay_is_at_most_1000_s() {
         let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));

@@ -31,26 +31,34 @@ fn listen_with(
     dual_stack: impl FnOnce() -> io::Result<TcpSocket>,
 ) -> io::Result<TcpListener> {
     let port = address.port();
-    let (socket, address) = if address.ip().is_unspecified() {
-        match dual_stack() {
-            Ok(socket) => (socket, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
-            Err(error) => {
-                tracing::info!(err = %error, "IPv6 is not available, serving IPv4 only");
-                (TcpSocket::new_v4()?, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
-            }
+    if !address.ip().is_unspecified() {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        bind(&socket, address, options)?;
+        return socket.listen(BACKLOG);
+    }
+    let both = dual_stack().and_then(|socket| {
+        bind(&socket, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), options)?;
+        Ok(socket)
+    });
+    match both {
+        Ok(socket) => socket.listen(BACKLOG),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
+        Err(error) => {
+            tracing::info!(err = %error, "IPv6 is not available, serving IPv4 only");
+            let socket = TcpSocket::new_v4()?;
+            bind(&socket, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), options)?;
+            socket.listen(BACKLOG)
         }
-    } else if address.is_ipv4() {
-        (TcpSocket::new_v4()?, address)
-    } else {
-        (TcpSocket::new_v6()?, address)
-    };
+    }
+}
+
+fn bind(socket: &TcpSocket, address: SocketAddr, options: &ServingOptions) -> io::Result<()> {
     // As Go, regardless of `--permit-address-sharing`. Otherwise the port of a stopped process is unavailable for a minute.
     socket.set_reuseaddr(true)?;
     if options.permit_port_sharing {
         socket.set_reuseport(true)?;
     }
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.bind(address)
 }
 
 /// Socket for IPv6 and IPv4, regardless of the host's `bindv6only`.
@@ -92,6 +100,23 @@ mod tests {
             assert_eq!(served(&listener).await, LOCAL[..1], "{address}");
             assert!(listener.local_addr().unwrap().is_ipv4());
         }
+    }
+
+    /// Some sandboxes create IPv6 sockets, which cannot be bound.
+    #[tokio::test]
+    async fn host_whose_ipv6_sockets_cannot_be_bound_is_served_over_ipv4() {
+        let unusable = TcpSocket::new_v4;
+        let address = (Ipv6Addr::UNSPECIFIED, 0).into();
+        let listener = listen_with(address, &ServingOptions::default(), unusable).unwrap();
+        assert_eq!(served(&listener).await, LOCAL[..1]);
+    }
+
+    #[tokio::test]
+    async fn port_in_use_is_an_error() {
+        let first = listen((Ipv6Addr::UNSPECIFIED, 0).into(), &ServingOptions::default()).unwrap();
+        let port = first.local_addr().unwrap().port();
+        let error = listen((Ipv6Addr::UNSPECIFIED, port).into(), &ServingOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[tokio::test]
