@@ -161,7 +161,7 @@ impl Rollout<'_> {
         if !is_explained && !self.is_known() {
             let unread: Vec<String> =
                 self.snapshot.unread().iter().map(|unread| unread.resource.clone()).collect();
-            let text = format!("The cause cannot be told without {}.", unread.join(", "));
+            let text = format!("The cause is unknown without {}.", unread.join(", "));
             findings.push(Finding::blocks(Cause::Unknown, text));
             return State::Unknown;
         }

@@ -74,7 +74,7 @@ pub(crate) fn explain(rollout: &Rollout<'_>, findings: &[Finding]) -> Vec<Findin
     let (lease, is_gone, hint) = match leader(rollout.snapshot, rollout.now) {
         Leader::Gone(lease) => (lease, !is_active(rollout), REFUSED),
         Leader::Current(lease) => (lease, false, REFUSED),
-        Leader::Unknown(lease) => (lease, false, "It cannot be told if a controller manager runs."),
+        Leader::Unknown(lease) => (lease, false, "It is unknown if a controller manager runs."),
     };
     if is_gone {
         let gone = Finding::blocks(cause, format!("{text} {lease}"));
@@ -90,7 +90,7 @@ pub(crate) fn explain(rollout: &Rollout<'_>, findings: &[Finding]) -> Vec<Findin
 
 /// Hint if a manager leads.
 const REFUSED: &str =
-    "The cause cannot be told; if the API server refuses the write, the log of the manager contains it.";
+    "The cause is unknown; if the API server refuses the write, the log of the manager contains it.";
 
 /// Write of a controller that has been due for more than [`PATIENCE`], and the cause if the controller does not run.
 fn overdue(rollout: &Rollout<'_>) -> Option<Overdue> {

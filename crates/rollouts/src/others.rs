@@ -132,7 +132,7 @@ fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
         .filter(|set| controller(set) == Some(uid))
         .map(|set| text(set, "/metadata/uid"))
         .collect();
-    // Without the ReplicaSets, the own pods cannot be told from others.
+    // Without the ReplicaSets, own pods cannot be distinguished from others.
     let pods = if snapshot.replica_sets.is_known() { snapshot.pods.seen() } else { &[] };
     let foreign = pods.iter().filter_map(|pod| {
         let owner =

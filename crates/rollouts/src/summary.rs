@@ -22,7 +22,7 @@ pub(crate) fn summary(diagnosis: &Diagnosis, now: Timestamp, moves: bool) -> Str
     match diagnosis.state {
         State::Complete => format!("Complete: {counts}."),
         State::Paused => format!("Paused: {counts}."),
-        State::Unknown => format!("Cannot tell why the rollout is not complete: {counts}{since}."),
+        State::Unknown => format!("The reason why the rollout is not complete is unknown: {counts}{since}."),
         State::Stuck => {
             let deadline = diagnosis.deadline.filter(|at| *at > now);
             let deadline = deadline.map(|at| format!("; will fail its deadline in {}", until(at)));

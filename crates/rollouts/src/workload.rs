@@ -161,7 +161,7 @@ impl<'a> Rollout<'a> {
         text(self.object, "/spec/updateStrategy/type") == "OnDelete"
     }
 
-    /// Revision of updated pods. `None` if the pods do not tell it.
+    /// Revision of updated pods. `None` if the pods do not contain it.
     fn update_revision(&self) -> Option<&'a str> {
         let revision = match self.workload {
             Workload::StatefulSet => text(self.object, "/status/updateRevision"),
@@ -313,7 +313,7 @@ impl<'a> Rollout<'a> {
         Some(match due::leader(self.snapshot, self.now) {
             Leader::Gone(lease) => Finding::blocks(Cause::ControllerNotRunning, format!("{what} {lease}")),
             Leader::Current(lease) | Leader::Unknown(lease) => {
-                Finding::blocks(Cause::Unknown, format!("{what} {lease} The cause cannot be told."))
+                Finding::blocks(Cause::Unknown, format!("{what} {lease} The cause is unknown."))
             }
         })
     }
@@ -351,7 +351,7 @@ impl<'a> Rollout<'a> {
             () if is_blocked && delayed == 0 => State::Stuck,
             () if has(Cause::Unknown) && delayed == 0 => State::Unknown,
             () if !self.snapshot.pods.is_known() => {
-                let text = "The cause cannot be told without pods.";
+                let text = "The cause is unknown without pods.";
                 findings.push(Finding::blocks(Cause::Unknown, text));
                 State::Unknown
             }

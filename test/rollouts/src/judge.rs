@@ -13,7 +13,7 @@ pub enum Verdict {
     Right,
     /// The state is true, and no cause is false, but a cause, a remedy or a part of the explanation is missing.
     Partly,
-    /// The diagnosis says that it cannot tell, and the truth can be told.
+    /// The diagnosis has the state `unknown`, and the truth is another one.
     CannotTell,
     /// The state or a cause is false, or the explanation contains what it must not contain.
     Wrong,

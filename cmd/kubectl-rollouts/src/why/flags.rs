@@ -107,7 +107,7 @@ Examples:
   # As another user sees it
   kubectl rollouts why web --as=jane --as-group=developers
 
-Exit codes: 0 complete, 2 progressing, 3 stuck or paused, 4 progress deadline exceeded, 5 cannot tell,
+Exit codes: 0 complete, 2 progressing, 3 stuck or paused, 4 progress deadline exceeded, 5 unknown,
 124 timeout of --until, 1 error.
 Without NAME, a table of all rollouts is printed; the exit code is that of the worst.";
 

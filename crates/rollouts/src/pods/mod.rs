@@ -147,7 +147,7 @@ fn readiness(pod: &Value, context: PodContext<'_>) -> Finding {
     let statuses = list(pod, "/status/containerStatuses");
     if age > START_PATIENCE && !context.snapshot.events.is_known() {
         let text = format!(
-            "The containers have not started for {}; the cause cannot be told without events.",
+            "The containers have not started for {}; the cause is unknown without events.",
             short(age)
         );
         return Finding::blocks(Cause::Unknown, text);

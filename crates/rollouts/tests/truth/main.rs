@@ -634,8 +634,8 @@ fn unknown_if_pods_cannot_be_read() {
         assert_eq!(diagnosis.state.exit_code(), 5);
         let shown = text(&diagnosis, world.now(), Style::Plain);
         for part in [
-            "Cannot tell why the rollout is not complete",
-            "The cause cannot be told without pods.",
+            "The reason why the rollout is not complete is unknown",
+            "The cause is unknown without pods.",
             "- not permitted to list pods in namespace shop",
             "kubectl -n shop create rolebinding rollouts-view --clusterrole=view --user=dev",
         ] {
