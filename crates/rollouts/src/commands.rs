@@ -58,7 +58,7 @@ pub(crate) fn commands(rollout: &Rollout<'_>, diagnosis: &Diagnosis) -> Vec<Comm
     for finding in held(diagnosis) {
         undo |= undo_resolves(rollout, finding);
         add(&mut commands, finding);
-        add_for_deployment(&mut commands, rollout, finding);
+        add_for_deployment(&mut commands, rollout, diagnosis, finding);
     }
     if undo {
         let arguments = format!("rollout undo deployment/{}", subject.name);
@@ -89,12 +89,24 @@ fn held(diagnosis: &Diagnosis) -> impl Iterator<Item = &Finding> {
 }
 
 /// Suggests the commands for a Deployment that depend on its ReplicaSets and its bounds.
-fn add_for_deployment(commands: &mut Commands<'_>, rollout: &Rollout<'_>, finding: &Finding) {
+fn add_for_deployment(
+    commands: &mut Commands<'_>,
+    rollout: &Rollout<'_>,
+    diagnosis: &Diagnosis,
+    finding: &Finding,
+) {
     match finding.cause {
         Cause::Paused => {
-            let patch = json!({ "spec": { "paused": false } });
             let arguments = format!("rollout resume deployment/{}", commands.subject.name);
-            commands.change("resume it", &arguments, Remedy::Patch(patch));
+            let is_other = |one: &Finding| one.effect == Effect::Blocks && one.cause != Cause::Paused;
+            if diagnosis.findings.iter().any(is_other) {
+                // A preview of the command does not complete. The other causes still require it: kubectl does not undo
+                // a paused Deployment, and a corrected template is not rolled out.
+                commands.inspect("resume it; the other causes remain", &arguments);
+            } else {
+                let patch = json!({ "spec": { "paused": false } });
+                commands.change("resume it", &arguments, Remedy::Patch(patch));
+            }
         }
         Cause::Unschedulable => make_room(commands, rollout, &finding.message),
         Cause::CreateRefused | Cause::DeleteRefused => {

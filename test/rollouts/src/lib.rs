@@ -8,11 +8,16 @@
 //! |---|---|
 //! | `scenario` | format of the files |
 //! | `vocabulary` | names of states, causes and rules |
+//! | `objects` | objects and patches of the scenarios, independent of the cluster |
+//! | `refusal` | requests of the controllers that fail |
 //! | `judge` | comparison of a diagnosis with the truth, and the table of results |
 //!
-//! `tests/sandbox` runs the scenarios on the embedded cluster, in simulated time.
+//! `tests/sandbox` runs the scenarios on the embedded cluster, in simulated time. `tests/real` runs them on kube-apiserver
+//! with upstream's manager, in real time.
 
 mod judge;
+pub mod objects;
+mod refusal;
 mod scenario;
 mod vocabulary;
 

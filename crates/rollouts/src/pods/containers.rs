@@ -105,7 +105,11 @@ pub(super) fn explain(pod: &Value, context: PodContext<'_>) -> Vec<Finding> {
             }
             continue;
         }
-        let problem = if is_sidecar { one(container, context) } else { problem(container, context) };
+        let problem = if is_sidecar {
+            one(container, context)
+        } else {
+            problem(container, context).or_else(|| crashes_again(container, context))
+        };
         if let Some(problem) = problem {
             let role = if is_sidecar { "Sidecar" } else { "Init container" };
             let cause = match problem.cause {
@@ -286,6 +290,13 @@ fn killed_by_probe(container: Container<'_>, context: PodContext<'_>) -> Option<
     Some(finding.container(name).restarts(container.restarts()))
 }
 
+/// Explains a container that has crashed many times and runs again for a short time.
+fn crashes_again(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
+    let running_for = context.now.duration_since(container.running_since()?);
+    let is_crashing = container.restarts() >= MANY_RESTARTS && running_for < READY_PATIENCE;
+    if is_crashing { crash(container, context) } else { None }
+}
+
 /// Explains a container that runs and is not ready.
 fn not_ready(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
     let Container { status, name, .. } = container;
@@ -297,10 +308,7 @@ fn not_ready(container: Container<'_>, context: PodContext<'_>) -> Option<Findin
     {
         return Some(killed);
     }
-    if restarts >= MANY_RESTARTS
-        && running_for < READY_PATIENCE
-        && let Some(crash) = crash(container, context)
-    {
+    if let Some(crash) = crashes_again(container, context) {
         return Some(crash);
     }
     let is_startup = status["started"] == false && container.spec.get("startupProbe").is_some();

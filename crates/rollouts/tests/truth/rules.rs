@@ -236,6 +236,21 @@ fn causes_in_pods() {
             cause: Cause::CrashLoop,
             part: "Sidecar proxy: Container proxy crashes: exit code 3",
         },
+        // It runs for seconds, after four runs that failed.
+        Case {
+            spec: json!({ "initContainers": [{ "name": "migrate", "image": "m:1" }] }),
+            status: json!({
+                "phase": "Pending",
+                "initContainerStatuses": [{ "name": "migrate", "ready": false, "started": true, "restartCount": 4,
+                    "state": { "running": { "startedAt": "2026-01-15T00:01:00Z" } },
+                    "lastState": { "terminated": { "exitCode": 2, "reason": "Error" } } }],
+                "containerStatuses": [{ "name": "app", "ready": false, "restartCount": 0,
+                    "state": { "waiting": { "reason": "PodInitializing" } } }],
+            }),
+            events: Vec::new(),
+            cause: Cause::InitContainer,
+            part: "Init container migrate: Container migrate crashes: exit code 2. 4 restarts.",
+        },
         Case {
             spec: json!({}),
             status: json!({
@@ -303,6 +318,13 @@ fn commands_help() {
         let undo = diagnosis.commands.iter().find(|command| command.command.ends_with("undo deployment/web"));
         let course = undo.unwrap().course.as_deref();
         assert!(course.is_some_and(|course| course.starts_with("completes in about ")), "{course:?}");
+        // A resumed rollout does not complete with the image, and nothing else can be done while it is paused.
+        world.change(json!({ "spec": { "paused": true } }));
+        world.advance(5).await;
+        let mut diagnosis = world.diagnose();
+        try_commands(&world.snapshot(), &world.deployment(), world.now(), &mut diagnosis);
+        assert_eq!(diagnosis.state, State::Paused);
+        assert!(commands(&diagnosis).contains("rollout resume deployment/web"), "{}", commands(&diagnosis));
     });
 }
 

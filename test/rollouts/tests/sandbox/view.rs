@@ -1,19 +1,26 @@
 //! The diagnosis of a world: the only file that uses the types of `kcm-rollouts`.
 
+use kcm_preview::try_commands;
 use kcm_rollouts::{Known, Snapshot, Unreadable, diagnose};
 use kcm_sandbox::rollout_snapshot;
+use rollout_scenarios::objects::NAMESPACE;
 use serde_json::Value;
 
-use crate::world::{NAMESPACE, World};
+use crate::world::World;
 
-/// Diagnoses the Deployment as a reader that may not read `hidden`, at the time of the server. Returns the JSON form.
+/// Diagnoses the Deployment as a reader that may not read `hidden`, at the time of the server, and tries the commands as
+/// `kubectl rollouts why` does. Returns the JSON form.
 pub(crate) fn diagnosis(world: &World, hidden: &[String]) -> Value {
     let mut snapshot = rollout_snapshot(&world.server, NAMESPACE);
     for resource in hidden {
         hide(&mut snapshot, resource);
     }
-    match diagnose(&snapshot, &world.deployment(), world.now()) {
-        Ok(diagnosis) => serde_json::to_value(diagnosis).unwrap(),
+    let deployment = world.deployment();
+    match diagnose(&snapshot, &deployment, world.now()) {
+        Ok(mut diagnosis) => {
+            try_commands(&snapshot, &deployment, world.now(), &mut diagnosis);
+            serde_json::to_value(diagnosis).unwrap()
+        }
         Err(error) => panic!("{error}"),
     }
 }

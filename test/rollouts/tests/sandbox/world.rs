@@ -1,9 +1,9 @@
 //! Embedded cluster in simulated time, on which a scenario is played.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use http::{Method, Request as HttpRequest, Response, StatusCode, header::CONTENT_TYPE};
+use http::{Request as HttpRequest, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{Either, Full};
 use kcm_apiserver::{
     ApiServer, ApiServerConfig, DeleteOptions, ListOptions, PatchType, Resource, Subresource, WriteOptions,
@@ -14,20 +14,14 @@ use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
 use rollout_scenarios::{
-    Change, Condition, ObjectRef, Patch, Refusal, Request, Running, Scenario, Step, Which,
+    Condition, ObjectRef, Patch, Refusal, Running, Scenario, Step, Which,
+    objects::{self, NAME, NAMESPACE, START, STOP, condition_patch, merge, patch_of},
 };
 use serde_json::{Map, Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt as _;
 
 use crate::view;
-
-pub(crate) const NAMESPACE: &str = "shop";
-const NAME: &str = "web";
-/// Time from binding to the start of containers.
-const START: Duration = Duration::from_secs(5);
-/// Time from deletion to removal of pods.
-const STOP: Duration = Duration::from_secs(2);
 
 type Refusals = Arc<Mutex<Vec<Refusal>>>;
 
@@ -54,8 +48,7 @@ pub(crate) fn play(scenario: &Scenario) -> (Value, String) {
         for object in &scenario.objects {
             world.create(object.clone());
         }
-        let mut manifest = deployment();
-        apply(&mut manifest, &scenario.deployment);
+        let manifest = objects::manifest(&scenario.deployment);
         world.changes.push((world.clock.now(), manifest.clone()));
         world.create(manifest);
         world.clock.sleep(scenario.settle).await;
@@ -65,80 +58,6 @@ pub(crate) fn play(scenario: &Scenario) -> (Value, String) {
         world.renew_lease();
         (view::diagnosis(&world, &world.hidden), world.describe())
     })
-}
-
-/// Manifest of the Deployment.
-fn deployment() -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "name": NAME, "namespace": NAMESPACE },
-        "spec": {
-            "replicas": 4,
-            "selector": { "matchLabels": { "app": "web" } },
-            "template": {
-                "metadata": { "labels": { "app": "web" }, "annotations": { "kube-sandbox/behavior": "{}" } },
-                "spec": { "containers": [{ "name": "app", "image": "app:1" }] },
-            },
-        },
-    })
-}
-
-/// Applies a change to a manifest. Lists of containers are merged by name.
-fn apply(manifest: &mut Value, change: &Change) {
-    merge(manifest, &patch_of(change));
-}
-
-fn merge(target: &mut Value, patch: &Value) {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            for (name, value) in patch {
-                if value.is_null() {
-                    target.remove(name);
-                } else {
-                    merge(target.entry(name.clone()).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (Value::Array(target), Value::Array(patch)) if patch.iter().all(|one| one["name"].is_string()) => {
-            for value in patch {
-                match target.iter_mut().find(|one| one["name"] == value["name"]) {
-                    Some(known) => merge(known, value),
-                    None => target.push(value.clone()),
-                }
-            }
-        }
-        (target, patch) => *target = patch.clone(),
-    }
-}
-
-/// Strategic merge patch of a change.
-fn patch_of(change: &Change) -> Value {
-    let mut patch = json!({});
-    if let Some(spec) = &change.spec {
-        patch["spec"] = spec.clone();
-    }
-    if let Some(pod) = &change.pod {
-        patch["spec"]["template"]["spec"] = pod.clone();
-    }
-    if let Some(image) = &change.image {
-        let containers = &mut patch["spec"]["template"]["spec"]["containers"];
-        if !containers.is_array() {
-            *containers = json!([]);
-        }
-        let containers = containers.as_array_mut().unwrap();
-        match containers.iter_mut().find(|one| one["name"] == "app") {
-            Some(app) => app["image"] = json!(image),
-            None => containers.push(json!({ "name": "app", "image": image })),
-        }
-    }
-    if let Some(behavior) = &change.behavior {
-        let annotations = json!({ "kube-sandbox/behavior": behavior.to_string() });
-        patch["spec"]["template"]["metadata"]["annotations"] = annotations;
-    }
-    if let Some(metadata) = &change.metadata {
-        patch["metadata"] = metadata.clone();
-    }
-    patch
 }
 
 impl World {
@@ -192,7 +111,11 @@ impl World {
     fn start_controllers(&mut self) {
         let (service, refusals) = (self.server.service(), Arc::clone(&self.refusals));
         let refusing = tower::service_fn(move |request: HttpRequest<Body>| {
-            let refused = refusals.lock().iter().find(|one| matches(one.request, &request)).cloned();
+            let refused = refusals
+                .lock()
+                .iter()
+                .find(|one| one.request.matches(request.method().as_str(), request.uri().path()))
+                .cloned();
             let service = service.clone();
             async move {
                 match refused {
@@ -301,13 +224,7 @@ impl World {
 
     /// Name of the ReplicaSet with the highest revision, or with the one before it.
     fn replica_set(&self, new: bool) -> String {
-        let mut sets = self.list(Resource::REPLICA_SETS);
-        let revision = |set: &Value| {
-            let revision = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
-            revision.and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
-        };
-        sets.sort_by_key(|set| -revision(set));
-        sets[usize::from(!new)]["metadata"]["name"].as_str().unwrap().to_owned()
+        objects::replica_set_name(self.list(Resource::REPLICA_SETS), new).unwrap()
     }
 
     fn list(&self, resource: Resource) -> Vec<Value> {
@@ -318,21 +235,8 @@ impl World {
 
     /// Pods of the Deployment, sorted by name.
     fn pods(&self, which: Which, count: usize) -> Vec<Value> {
-        let template = &self.get("apps", "deployments", NAMESPACE, NAME)["spec"]["template"]["spec"];
-        let image = &template["containers"][0]["image"];
-        let mut pods = self.list(Resource::PODS);
-        pods.retain(|pod| {
-            let is_new = pod["spec"]["containers"][0]["image"] == *image;
-            let selected = match which {
-                Which::All => true,
-                Which::New => is_new,
-                Which::Old => !is_new,
-            };
-            selected && pod["metadata"]["labels"]["app"] == "web"
-        });
-        pods.sort_by_key(|pod| pod["metadata"]["name"].to_string());
-        pods.truncate(count);
-        pods
+        let deployment = self.get("apps", "deployments", NAMESPACE, NAME);
+        objects::select_pods(self.list(Resource::PODS), &deployment, which, count)
     }
 
     fn patch_pods(&self, which: Which, count: usize, part: Option<Subresource>, patch: &Value) {
@@ -382,22 +286,12 @@ impl World {
                 self.patch_pods(report.which, report.count, Some(Subresource::Status), &patch);
             }
             Step::Condition(Condition { which, type_, status }) => {
-                let condition = json!({ "type": type_, "status": status, "lastTransitionTime": now() });
-                let patch = json!({ "status": { "conditions": [condition] } });
+                let patch = condition_patch(type_, status, now());
                 self.patch_pods(*which, usize::MAX, Some(Subresource::Status), &patch);
             }
             Step::PodEvent(event) => {
                 for pod in self.pods(event.which, usize::MAX) {
-                    let name = pod["metadata"]["name"].as_str().unwrap();
-                    self.create(json!({
-                        "apiVersion": "v1", "kind": "Event",
-                        "metadata": { "name": format!("{name}.{}", event.reason.to_lowercase()) },
-                        "involvedObject": {
-                            "kind": "Pod", "namespace": NAMESPACE, "name": name, "uid": pod["metadata"]["uid"],
-                        },
-                        "type": "Warning", "reason": event.reason, "message": event.message, "count": 1,
-                        "firstTimestamp": now(), "lastTimestamp": now(),
-                    }));
+                    self.create(objects::warning(event, &pod, now()));
                 }
             }
             Step::Controllers(Running::Stopped) => self.controllers = None,
@@ -415,15 +309,10 @@ impl World {
                 self.patch_nodes(names, None, &json!({ "spec": { "unschedulable": null } }));
             }
             Step::LoseNodes(names) => {
-                let condition = json!({
-                    "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
-                    "message": "Kubelet stopped posting node status.", "lastTransitionTime": now(),
-                });
-                let patch = json!({ "status": { "conditions": [condition] } });
+                let patch = objects::lost_node_patch(now());
                 self.patch_nodes(names, Some(Subresource::Status), &patch);
                 // The node lifecycle controller marks the pods.
-                let ready = json!({ "type": "Ready", "status": "False", "lastTransitionTime": now() });
-                let patch = json!({ "status": { "conditions": [ready] } });
+                let patch = condition_patch("Ready", "False", now());
                 for pod in self.pods(Which::All, usize::MAX) {
                     let name = pod["metadata"]["name"].as_str().unwrap();
                     if names.iter().any(|node| pod["spec"]["nodeName"] == **node) {
@@ -443,38 +332,8 @@ fn fields_of(patch: &Value) -> Value {
     members.iter().map(|(name, value)| (format!("f:{name}"), fields_of(value))).collect::<Map<_, _>>().into()
 }
 
-/// `true` if the HTTP request is the named one.
-fn matches(named: Request, request: &HttpRequest<Body>) -> bool {
-    let (method, path) = (request.method(), request.uri().path());
-    let is_update = *method == Method::PUT || *method == Method::PATCH;
-    let segments: Vec<&str> = path.split('/').collect();
-    let ends = |plural: &str| segments.last() == Some(&plural);
-    // A named object, or its subresource.
-    let item = |plural: &str, from_end: usize| {
-        segments.len().checked_sub(from_end).is_some_and(|index| segments.get(index) == Some(&plural))
-    };
-    let status = segments.last() == Some(&"status");
-    match named {
-        Request::CreatePods => *method == Method::POST && ends("pods"),
-        Request::DeletePods => *method == Method::DELETE && item("pods", 2),
-        Request::CreateReplicaSets => *method == Method::POST && ends("replicasets"),
-        Request::UpdateReplicaSets => is_update && item("replicasets", 2),
-        Request::UpdateDeploymentStatus => is_update && status && item("deployments", 3),
-        Request::UpdateReplicaSetStatus => is_update && status && item("replicasets", 3),
-    }
-}
-
 fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
-    let reason = match refusal.code {
-        403 => "Forbidden",
-        422 => "Invalid",
-        _ => "InternalError",
-    };
-    let status = json!({
-        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": refusal.code, "reason": reason,
-        "message": refusal.message,
-    });
     let code = StatusCode::from_u16(refusal.code).unwrap();
     let response = Response::builder().status(code).header(CONTENT_TYPE, "application/json");
-    response.body(Full::from(status.to_string())).unwrap()
+    response.body(Full::from(refusal.status().to_string())).unwrap()
 }
