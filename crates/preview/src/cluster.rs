@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Time for the controllers to fill their caches before the change.
-const WARM_UP: Duration = Duration::from_millis(200);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(200);
 /// Time without writes after which a complete rollout has ended.
 const QUIET_COMPLETE: Duration = Duration::from_secs(5);
 /// Time without writes, in addition to all delays of the rollout, after which it is stuck.
@@ -177,13 +177,19 @@ fn admission(refusals: &[Refusal], is_sandbox: bool) -> AdmissionHook {
     })
 }
 
-/// Faults of the requests that an [`admission`] webhook does not receive.
-fn faults(refusals: &[Refusal]) -> Faults {
-    let refused = refusals.iter().any(|refusal| refusal.stands && refusal.deletes_pods());
-    // The rule is valid.
-    Faults::new(
-        refused.then_some("DELETE /api/v1/namespaces/*/pods/* 403").and_then(|rule| rule.parse().ok()),
-    )
+/// Delay of the creation of pods if quotas release resources late. Without it, the controllers may create pods in the
+/// moment between the removal of a pod and its replacement by a placeholder.
+const DELAYED_CREATION: &str = "POST /api/v1/namespaces/*/pods delay=20ms";
+
+/// Faults and delays of the requests that an [`admission`] webhook does not receive.
+fn faults(refusals: &[Refusal], quota_delay: Duration) -> Faults {
+    let is_refused = refusals.iter().any(|refusal| refusal.stands && refusal.deletes_pods());
+    let rules = [
+        is_refused.then_some("DELETE /api/v1/namespaces/*/pods/* 403"),
+        (!quota_delay.is_zero()).then_some(DELAYED_CREATION),
+    ];
+    // The rules are valid.
+    Faults::new(rules.into_iter().flatten().filter_map(|rule| rule.parse().ok()))
 }
 
 async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
@@ -201,7 +207,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
         audit: Some(Arc::new(move |event| audit.handle(event))),
         history: HistoryLimits { events: usize::MAX, bytes: usize::MAX },
         admission: Some(admission(refusals, snapshot.is_sandbox)),
-        faults: faults(refusals),
+        faults: faults(refusals, quota_delay),
         ..ApiServerConfig::default()
     });
     // Set once, here.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     Snapshot,
     change::ChangeRequest,
+    cluster::WARM_UP,
     json::{condition, list, members, number, remove, set, text, time},
     timings::{Timings, is_finished, ready_since},
 };
@@ -17,6 +18,10 @@ use crate::{
 const SANDBOX: &str = "kube-sandbox/";
 /// Longer than every run: the simulated kubelet does not start the pod.
 const NEVER: &str = "10000h";
+
+/// Shortest time until an event of an existing pod. The controllers run before the change, and must not react to events of
+/// that time: the times in objects have a resolution of a second, so a pod whose time is over has the event after the change.
+const SOONEST: f64 = WARM_UP.as_secs_f64() + 0.05;
 
 /// Stores the objects of `snapshot` in `server`.
 ///
@@ -151,7 +156,7 @@ fn simulated(mut pod: Value, timings: &Timings, now: Timestamp) -> Value {
         let grace = number(&pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) as f64;
         let overdue = now.duration_since(end).as_secs_f64();
         let left = timings.stop_after_seconds.min(grace) - grace - overdue;
-        annotate(&mut pod, "stop-delay", format!("{:.3}s", left.max(0.0)));
+        annotate(&mut pod, "stop-delay", format!("{:.3}s", left.max(SOONEST)));
         return pod;
     }
     if ready_since(&pod).is_some() || is_finished(&pod) {
@@ -166,7 +171,7 @@ fn simulated(mut pod: Value, timings: &Timings, now: Timestamp) -> Value {
     }
     match timings.remaining(&pod, now) {
         Some(left) => {
-            annotate(&mut pod, "ready-delay", format!("{left:.3}s"));
+            annotate(&mut pod, "ready-delay", format!("{:.3}s", left.max(SOONEST)));
             // The simulated kubelet starts pods that are pending.
             set(&mut pod, &["status", "phase"], json!("Pending"));
         }

@@ -79,9 +79,10 @@ pub fn preview_with_progress(
         (history, never_ready.join().unwrap_or(Err(PreviewError::Panicked)))
     });
     let (history, never_ready) = (history?, never_ready?);
-    let range = duration_range(&history, &refusals, snapshot.taken, |quota_delay| {
-        simulate(RunConfig { quota_delay, ..expected })
-    })?;
+    let range =
+        duration_range(&history, &refusals, !snapshot.quotas.is_empty(), snapshot.taken, |quota_delay| {
+            simulate(RunConfig { quota_delay, ..expected })
+        })?;
     Ok(report(snapshot, &timings, history, &never_ready, &refusals, range))
 }
 

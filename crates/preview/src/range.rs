@@ -19,27 +19,33 @@ const QUOTA_DELAYS: [Duration; 3] =
 /// Part of the longest time that is added to it: the times of pods vary.
 const MARGIN: f64 = 0.1;
 
-/// Returns the range of the duration of `expected`. `simulate` repeats it with a delay of the quota controller.
+/// Returns the range of the duration of `expected`. `simulate` repeats it with a delay of the quota controller, which matters
+/// if the namespace has quotas: a pod may be refused until the resources of a removed one are released.
 ///
 /// `None` if the duration is not uncertain, or the rollout does not complete.
 pub(crate) fn duration_range(
     expected: &History,
     refusals: &[Refusal],
+    has_quotas: bool,
     now: Timestamp,
     simulate: impl Fn(Duration) -> Result<History, PreviewError>,
 ) -> Result<Option<DurationRange>, PreviewError> {
     let Some(duration) = expected.completed_at else { return Ok(None) };
     let (mut min, mut max) = (duration, duration);
     let mut reasons = Vec::new();
-    let is_refused = |total: &crate::WriteTotal| total.resource == "pods" && total.refused > 0;
-    if expected.write_totals.iter().any(is_refused) {
-        reasons.push(DurationReason::Quota);
+    if has_quotas && expected.pods_created > 0 && expected.pods_deleted > 0 {
+        let mut is_refused = refuses_pods(expected);
         for delay in QUOTA_DELAYS {
-            if let Some(duration) = simulate(delay)?.completed_at {
+            let delayed = simulate(delay)?;
+            is_refused |= refuses_pods(&delayed);
+            if let Some(duration) = delayed.completed_at {
                 (min, max) = (min.min(duration), max.max(duration));
             }
         }
-        max += max * MARGIN;
+        if is_refused {
+            reasons.push(DurationReason::Quota);
+            max += max * MARGIN;
+        }
     }
     // The controller retries at once if the ReplicaSet is written. Otherwise it waits for its back-off, which doubles, so
     // that it is at most as long as the time since the first refusal.
@@ -54,4 +60,9 @@ pub(crate) fn duration_range(
     }
     let range = DurationRange { min_seconds: min, max_seconds: max, reasons };
     Ok((!range.reasons.is_empty()).then_some(range))
+}
+
+/// `true` if a quota refuses pods.
+fn refuses_pods(history: &History) -> bool {
+    history.write_totals.iter().any(|total| total.resource == "pods" && total.refused > 0)
 }

@@ -146,7 +146,7 @@ impl Timings {
     }
 
     /// Remaining time until a pod that is not ready becomes ready. `None` if it has been ready or has restarted, or takes
-    /// longer than the time to readiness.
+    /// longer than the time to readiness and the resolution of the times in objects. 0 within that resolution.
     pub(crate) fn remaining(&self, pod: &Value, now: Timestamp) -> Option<f64> {
         let since = |time: Timestamp| now.duration_since(time).as_secs_f64();
         let started = containers_started(pod);
@@ -159,7 +159,7 @@ impl Timings {
             (Some(started), Some(start_after)) => self.ready_after_seconds - start_after - since(started),
             _ => self.ready_after_seconds - placed(pod).map_or(0.0, since),
         };
-        (left > 0.0).then_some(left)
+        (left > -RESOLUTION).then_some(left.max(0.0))
     }
 }
 

@@ -270,6 +270,20 @@ mod quota {
         assert_eq!(preview.conditions, [Condition::Quota, Condition::Unavailable]);
     }
 
+    /// The pods are created when the old ones are removed, and upstream's quota controller has not released them yet.
+    #[test]
+    fn late_release_makes_a_range() {
+        let mut snapshot = settled(&json!({ "strategy": { "type": "Recreate" } }));
+        limited(&mut snapshot, 4);
+        let outcome = of(&snapshot, &image("web:2")).outcome;
+        let duration = outcome.duration_seconds.unwrap();
+        let range = outcome.duration_range.unwrap();
+        assert_eq!(range.reasons, [DurationReason::Quota]);
+        assert!(range.min_seconds <= duration && range.max_seconds > duration + 3.0, "{range:?}");
+        limited(&mut snapshot, 6);
+        assert_eq!(of(&snapshot, &image("web:2")).outcome.duration_range, None, "room for all");
+    }
+
     /// The quota has room again, but the controller may wait for up to 1000 s.
     #[test]
     fn back_off_of_the_controller_is_added() {
@@ -394,4 +408,28 @@ fn control_characters_are_replaced() {
     let text = render::text(&of(&snapshot, &Change::Restart));
     assert!(text.contains("denied [2J by  policy"), "{text}");
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
+}
+
+mod in_progress {
+    use super::*;
+
+    /// The clock of the API server has a resolution of a second, so a pod may seem to be overdue.
+    #[test]
+    fn terminating_pod_is_removed_after_the_change() {
+        let mut snapshot = settled(&json!({ "strategy": { "type": "Recreate" } }));
+        let later = Duration::from_millis(1500);
+        for pod in &mut snapshot.pods {
+            let deleted = snapshot.taken.saturating_sub(TIMING.stop + later).unwrap();
+            let end = deleted.saturating_add(Duration::from_secs(30)).unwrap();
+            pod["metadata"]["deletionTimestamp"] = json!(kcm_api::Time::new(end));
+            pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        }
+        // The rollout of another image waits for the removal of the pods.
+        let template = snapshot.deployment.as_mut().unwrap().pointer_mut("/spec/template/spec").unwrap();
+        template["containers"][0]["image"] = json!("web:2");
+        snapshot.replica_sets[0]["spec"]["replicas"] = json!(0);
+        snapshot.replica_sets[0]["status"]["replicas"] = json!(0);
+        let outcome = of(&snapshot, &image("web:3")).outcome;
+        assert_eq!((outcome.pods_created, outcome.pods_deleted), (3, 0), "{outcome:#?}");
+    }
 }

@@ -28,6 +28,8 @@ pub(crate) enum Change {
     Restart,
     Undo(Option<u64>),
     Apply,
+    Pause,
+    Resume,
 }
 
 impl Case {
@@ -105,6 +107,8 @@ impl Change {
             Self::Undo(None) => vec!["--undo".to_owned()],
             Self::Undo(Some(revision)) => vec![format!("--undo={revision}")],
             Self::Apply => vec!["-f".to_owned(), manifest.display().to_string()],
+            Self::Pause => vec!["--pause".to_owned()],
+            Self::Resume => vec!["--resume".to_owned()],
         }
     }
 
@@ -117,6 +121,8 @@ impl Change {
             Self::Undo(None) => "rollout undo deployment/web".to_owned(),
             Self::Undo(Some(revision)) => format!("rollout undo deployment/web --to-revision={revision}"),
             Self::Apply => format!("apply -f {}", manifest.display()),
+            Self::Pause => "rollout pause deployment/web".to_owned(),
+            Self::Resume => "rollout resume deployment/web".to_owned(),
         };
         command.split(' ').map(str::to_owned).collect()
     }

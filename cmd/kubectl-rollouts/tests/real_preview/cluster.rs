@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
     sync::{Arc, Once},
     time::Duration,
 };
@@ -165,7 +165,7 @@ fn upstream(program: &OsString, kubeconfig: &Path, folder: &Path) -> Program {
     let of = |flag: &str| format!("--{flag}={}", kubeconfig.display());
     let mut flags = vec![of("kubeconfig"), of("authentication-kubeconfig"), of("authorization-kubeconfig")];
     let others = [
-        "--controllers=deployment-controller,replicaset-controller",
+        "--controllers=deployment-controller,replicaset-controller,resourcequota-controller",
         "--leader-elect=false",
         "--kube-api-qps=1000",
         "--kube-api-burst=1000",
@@ -219,7 +219,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    async fn create(&self, path: &str, object: &Value) -> Value {
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {
         let response = self.api.send(&Request::create(path, object.to_string())).await;
         serde_json::from_slice(&response.unwrap_or_else(|error| panic!("{path}: {error}"))).unwrap()
     }
@@ -297,7 +297,7 @@ impl Cluster {
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
     }
 
-    async fn kubectl_in(&self, namespace: &str, arguments: &[String]) {
+    pub(crate) async fn kubectl_in(&self, namespace: &str, arguments: &[String]) {
         let mut all = vec!["-n", namespace];
         all.extend(arguments.iter().map(String::as_str));
         let output = self.kubectl("admin", &all).await;
@@ -330,11 +330,28 @@ impl Cluster {
         serde_json::from_str(&self.run(user, namespace, &flags, timing).await).unwrap()
     }
 
-    /// Writes a manifest to a file.
+    /// Writes a manifest to a new file.
     pub(crate) fn manifest(&self, manifest: &Value) -> PathBuf {
-        let path = self.folder.path().join("manifest.json");
+        let file = tempfile::Builder::new().suffix(".json").tempfile_in(self.folder.path()).unwrap();
+        let (_, path) = file.keep().unwrap();
         std::fs::write(&path, manifest.to_string()).unwrap();
         path
+    }
+
+    /// Client of an administrator.
+    pub(crate) fn api(&self) -> &ApiClient {
+        &self.api
+    }
+
+    /// Starts `kubectl` that prints the changes of a resource in all namespaces.
+    pub(crate) fn watch(&self, resource: &str) -> Child {
+        let mut command = Command::new(&self.kubectl);
+        command
+            .args(["get", resource, "--all-namespaces", "--watch", "--output-watch-events", "--output=json"])
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig("admin"))
+            .stdout(Stdio::piped());
+        command.spawn().unwrap()
     }
 
     /// Creates the namespace and the Deployment of the case, and rolls out its former images.

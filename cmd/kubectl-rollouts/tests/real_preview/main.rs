@@ -5,9 +5,13 @@
 //! manager makes the changes, too.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
 
+mod accuracy;
 mod case;
 mod cluster;
 mod course;
+mod draw;
+mod kubelet;
+mod measure;
 mod nodes;
 
 use serde_json::{Value, json};

@@ -165,5 +165,7 @@ fn remaining_time() {
     let mut restarted = unready(7, 1);
     restarted["status"]["containerStatuses"][0]["restartCount"] = json!(1);
     assert_eq!(timings.remaining(&restarted, now), None);
+    // The times in objects have a resolution of a second.
+    assert_eq!(timings.remaining(&unready(7, 1), at(18).parse().unwrap()), Some(0.0));
     assert_eq!(timings.remaining(&unready(7, 1), at(20).parse().unwrap()), None, "is late");
 }
