@@ -9,7 +9,9 @@ use crate::{
     finding::{Effect, Finding},
     json::text,
     known::Unreadable,
+    refusal,
     rollout::Rollout,
+    undo,
 };
 
 /// Workload in commands.
@@ -56,7 +58,7 @@ pub(crate) fn commands(rollout: &Rollout<'_>, diagnosis: &Diagnosis) -> Vec<Comm
     let mut commands = Commands { subject: &subject, list: Vec::new() };
     let mut undo = false;
     for finding in held(diagnosis) {
-        undo |= undo_resolves(rollout, finding);
+        undo |= undo::resolves(rollout, finding);
         add(&mut commands, finding);
         add_for_deployment(&mut commands, rollout, diagnosis, finding);
     }
@@ -110,7 +112,13 @@ fn add_for_deployment(
         }
         Cause::Unschedulable => make_room(commands, rollout, &finding.message),
         Cause::CreateRefused | Cause::DeleteRefused => {
-            let set = rollout.new_set().map_or("NAME", |set| text(set, "/metadata/name"));
+            let is_refused = |set: &&&serde_json::Value| {
+                refusal::explain(rollout.snapshot, &rollout.events, set, rollout.now)
+                    .is_some_and(|refused| refused.message == finding.message)
+            };
+            let refused = rollout.set_objects.iter().find(is_refused).copied();
+            let set = refused.or_else(|| rollout.new_set());
+            let set = set.map_or("NAME", |set| text(set, "/metadata/name"));
             commands.inspect("read the events", &format!("describe replicaset {set}"));
         }
         Cause::DesiredReplicasAnnotation => {
@@ -221,41 +229,6 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }
 
-/// `true` if the last revision exists and does not have the cause.
-fn undo_resolves(rollout: &Rollout<'_>, finding: &Finding) -> bool {
-    let revision = |set: &serde_json::Value| {
-        let value = &set["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
-        value.as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
-    };
-    let current = rollout.new_set().map(revision);
-    let has_last = rollout
-        .set_objects
-        .iter()
-        .any(|set| current.is_some_and(|current| (1..current).contains(&revision(set))));
-    // Pods of the last revision that run are a sign that they can be created.
-    let ran = available_replica_count(&rollout.sets.old) > 0;
-    // kubectl does not undo a paused Deployment.
-    has_last
-        && !rollout.deployment.spec.paused
-        && match finding.cause {
-            Cause::ImagePull
-            | Cause::CrashLoop
-            | Cause::InitContainer
-            | Cause::ProbeFailing
-            | Cause::ProbeKill
-            | Cause::ContainerConfig
-            | Cause::VolumeMount => finding.effect == Effect::Blocks,
-            Cause::QuotaExceeded
-            | Cause::LimitRange
-            | Cause::AdmissionWebhook
-            | Cause::PodSecurity
-            | Cause::CreateRefused
-            | Cause::SchedulingGated
-            | Cause::Unschedulable => finding.effect == Effect::Blocks && ran,
-            _ => false,
-        }
-}
-
 /// Suggests to delete an old pod first, if the new pod waits for its port or its node.
 fn make_room(commands: &mut Commands<'_>, rollout: &Rollout<'_>, message: &str) {
     let waits_for_old = ["free ports", "anti-affinity"].iter().any(|part| message.contains(part));
@@ -276,6 +249,14 @@ fn make_room(commands: &mut Commands<'_>, rollout: &Rollout<'_>, message: &str) 
     commands.change(&purpose, &arguments, Remedy::Patch(patch));
 }
 
+/// Returns the commands that permit reading what was forbidden in `namespace`.
+pub fn grants(namespace: &str, unreadable: &[Unreadable]) -> Vec<Command> {
+    let subject = Subject { resource: "deployment", namespace, name: "" };
+    let mut commands = Commands { subject: &subject, list: Vec::new() };
+    grant(&mut commands, unreadable);
+    commands.list
+}
+
 /// Suggests the binding that permits what was forbidden.
 fn grant(commands: &mut Commands<'_>, unreadable: &[Unreadable]) {
     let forbidden = || unreadable.iter().filter(|one| one.permission.is_some());
@@ -289,9 +270,23 @@ fn grant(commands: &mut Commands<'_>, unreadable: &[Unreadable]) {
     };
     let is_cluster = |one: &&Unreadable| one.resource == "nodes";
     let is_lease = |one: &&Unreadable| one.resource == "leases";
-    if forbidden().any(|one| !is_cluster(&one) && !is_lease(&one)) {
-        let arguments = format!("create rolebinding rollouts-view --clusterrole=view {subject}");
-        commands.inspect("permit reading the namespace", &arguments);
+    // The list of all namespaces was forbidden.
+    let is_global = |one: &&Unreadable| {
+        one.resource != "namespaces"
+            && one.permission.as_ref().is_some_and(|text| !text.contains(" in namespace "))
+    };
+    let mut viewed = forbidden().filter(|one| !is_cluster(one) && !is_lease(one)).peekable();
+    if viewed.peek().is_some() {
+        let arguments = format!("rollouts-view --clusterrole=view {subject}");
+        if viewed.any(|one| is_global(&one)) {
+            commands.push(
+                "permit reading all namespaces",
+                &format!("create clusterrolebinding {arguments}"),
+                None,
+            );
+        } else {
+            commands.inspect("permit reading the namespace", &format!("create rolebinding {arguments}"));
+        }
     }
     for (is_missing, name, scope, binding, resource) in [
         (forbidden().any(|one| is_cluster(&one)), "rollouts-nodes", "", "cluster", "nodes"),

@@ -226,7 +226,7 @@ impl Rollout<'_> {
         if self.snapshot.replica_sets.is_known() {
             let mut found: Vec<Finding> = Vec::new();
             for set in &self.set_objects {
-                if let Some(refused) = refusal::explain(self.snapshot, set, self.now)
+                if let Some(refused) = refusal::explain(self.snapshot, &self.events, set, self.now)
                     && found.iter().all(|known| known.message != refused.message)
                 {
                     found.push(refused);
@@ -253,8 +253,15 @@ impl Rollout<'_> {
             is_rolled_out: self.is_rolled_out(),
         };
         let (mut failed, mut held, mut available, mut recently) = (Vec::new(), Held::default(), 0, 0_usize);
-        for pod in self.new_pods().filter(|pod| !is_terminating(pod)) {
-            let found = pods::explain(pod, context);
+        let new_pods: Vec<&Value> = self.new_pods().filter(|pod| !is_terminating(pod)).collect();
+        let mut explained: Vec<Vec<Finding>> =
+            new_pods.iter().map(|pod| pods::explain(pod, context)).collect();
+        pods::settle(&mut explained);
+        let freed = self.room_is_freed();
+        for (pod, mut found) in new_pods.into_iter().zip(explained) {
+            for finding in &mut found {
+                wait_for_room(finding, freed);
+            }
             if found.iter().any(|finding| finding.cause == Cause::PodFailed) {
                 let created = time(pod, "/metadata/creationTimestamp");
                 recently += usize::from(created.is_some_and(|at| self.now.duration_since(at) < RECENT));
@@ -281,6 +288,15 @@ impl Rollout<'_> {
         }
         self.hold_by_old_pods(findings, context, uses_quota, &mut held);
         held
+    }
+
+    /// Time at which the next terminating pod of the Deployment leaves its node. `None` if none does.
+    fn room_is_freed(&self) -> Option<Timestamp> {
+        let leaves = self.pods.iter().filter(|pod| {
+            is_terminating(pod) && !pods::is_finished(pod) && !text(pod, "/spec/nodeName").is_empty()
+        });
+        let ends = leaves.filter_map(|pod| time(pod, "/metadata/deletionTimestamp"));
+        ends.filter(|end| self.now.duration_since(*end) <= pods::REMOVAL_PATIENCE).min()
     }
 
     /// Finds terminating pods that hold a Recreate or that use a quota, and old pods on lost nodes.
@@ -312,6 +328,17 @@ impl Rollout<'_> {
                 add(findings, Finding { effect: Effect::Note, ..lost });
             }
         }
+    }
+}
+
+/// Makes an unschedulable pod a delay if a terminating pod frees room for it at `freed`.
+fn wait_for_room(finding: &mut Finding, freed: Option<Timestamp>) {
+    let room = ["Insufficient ", "Too many pods", "free ports", "anti-affinity"];
+    let needs_room = room.iter().any(|part| finding.message.contains(part));
+    if finding.cause == Cause::Unschedulable && needs_room && freed.is_some() {
+        (finding.effect, finding.until) = (Effect::Delays, freed);
+        let message = finding.message.trim_end_matches('.');
+        finding.message = format!("{message}. Terminating pods of the Deployment will free some room.");
     }
 }
 

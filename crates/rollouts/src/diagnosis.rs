@@ -19,10 +19,10 @@ pub enum State {
     Progressing,
     /// The Deployment is paused before its rollout is complete.
     Paused,
-    /// The rollout does not continue without intervention.
-    Stuck,
     /// The objects that could be read do not show why the rollout is not complete, or if it is.
     Unknown,
+    /// The rollout does not continue without intervention.
+    Stuck,
     /// The progress deadline is exceeded, and the rollout has made no progress since.
     DeadlineExceeded,
 }

@@ -157,7 +157,8 @@ fn outdated(rollout: &Rollout<'_>) -> Option<Overdue> {
     if differences.is_empty() {
         return None;
     }
-    let text = differences.join(" ");
+    let text =
+        format!("{} The last recorded change was {} ago.", differences.join(" "), short(rollout.idle()));
     Some(Overdue { cause: Cause::ReplicaSetControllerNotRunning, is_outdated: true, text })
 }
 

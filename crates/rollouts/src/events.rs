@@ -24,6 +24,8 @@ pub(crate) struct Event<'a> {
     /// Part of the object, such as `spec.containers{app}`.
     field_path: &'a str,
     pub(crate) count: i64,
+    /// Time of the first occurrence.
+    pub(crate) first: Option<Timestamp>,
     /// Time of the last repetition.
     pub(crate) at: Option<Timestamp>,
 }
@@ -43,6 +45,10 @@ impl<'a> Event<'a> {
             component,
             field_path: text(event, "/involvedObject/fieldPath"),
             count: number(event, "/series/count").or_else(|| number(event, "/count")).unwrap_or(1).max(1),
+            first: ["/firstTimestamp", "/eventTime"]
+                .iter()
+                .chain(&times)
+                .find_map(|field| time(event, field)),
             at: times.iter().find_map(|field| time(event, field)),
         }
     }

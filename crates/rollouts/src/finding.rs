@@ -1,9 +1,10 @@
 //! Findings: causes with their explanation and pods.
 
+use jiff::SignedDuration;
 use kcm_clock::Timestamp;
 use serde::Serialize;
 
-use crate::cause::Cause;
+use crate::{cause::Cause, duration::short};
 
 /// Effect of a finding on the rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -39,6 +40,9 @@ pub struct Finding {
     /// Fewest and most restarts of the container in one of the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<(i64, i64)>,
+    /// Shortest and longest duration in one of the pods.
+    #[serde(skip)]
+    pub(crate) ages: Option<(SignedDuration, SignedDuration)>,
     /// Time at which a delay is expected to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -54,6 +58,7 @@ impl Finding {
             container: None,
             object: None,
             restarts: None,
+            ages: None,
             until: None,
         }
     }
@@ -82,13 +87,22 @@ impl Finding {
         Self { restarts: Some((number, number)), ..self }
     }
 
+    /// Sets the duration of the cause, which the explanation then does not contain.
+    pub(crate) fn age(self, age: SignedDuration) -> Self {
+        Self { ages: Some((age, age)), ..self }
+    }
+
     pub(crate) fn pod(mut self, name: &str) -> Self {
         self.pods.push(name.to_owned());
         self
     }
 
-    /// Adds the number of restarts to the explanation.
+    /// Adds the duration and the number of restarts to the explanation.
     pub(crate) fn with_restarts(mut self) -> Self {
+        if let Some((shortest, longest)) = self.ages.map(|(one, other)| (short(one), short(other))) {
+            let range = if shortest == longest { longest } else { format!("{shortest} to {longest}") };
+            self.message.push_str(&format!(" Duration: {range}."));
+        }
         let text = match self.restarts {
             Some((1, 1)) => " 1 restart.".to_owned(),
             Some((fewest, most)) if fewest == most => format!(" {most} restarts."),
@@ -100,8 +114,8 @@ impl Finding {
     }
 }
 
-/// Adds a finding about pods. Findings that differ only in their pods, in their numbers of restarts and in identifiers of
-/// the explanation are merged.
+/// Adds a finding about pods. Findings that differ only in their pods, in their durations, in their numbers of restarts and
+/// in identifiers of the explanation are merged.
 pub(crate) fn add(findings: &mut Vec<Finding>, new: Finding) {
     let template = template(&new);
     let is_same = |known: &&mut Finding| {
@@ -112,13 +126,19 @@ pub(crate) fn add(findings: &mut Vec<Finding>, new: Finding) {
     match findings.iter_mut().find(is_same) {
         Some(known) => {
             known.until = known.until.into_iter().chain(new.until).min();
-            known.restarts = match (known.restarts, new.restarts) {
-                (Some(known), Some(new)) => Some((known.0.min(new.0), known.1.max(new.1))),
-                (known, new) => known.or(new),
-            };
+            known.restarts = range(known.restarts, new.restarts);
+            known.ages = range(known.ages, new.ages);
             known.pods.extend(new.pods);
         }
         None => findings.push(new),
+    }
+}
+
+/// Range that contains both ranges.
+fn range<T: Ord>(known: Option<(T, T)>, new: Option<(T, T)>) -> Option<(T, T)> {
+    match (known, new) {
+        (Some(known), Some(new)) => Some((known.0.min(new.0), known.1.max(new.1))),
+        (known, new) => known.or(new),
     }
 }
 
@@ -157,5 +177,17 @@ mod tests {
         assert_eq!(findings[0].pods, ["web-1", "web-2"]);
         let message = findings.swap_remove(0).with_restarts().message;
         assert_eq!(message, "sandbox 0a1b2c3d4e5f of pod web-1 failed. 3 to 5 restarts.");
+    }
+
+    #[test]
+    fn ages_are_a_range() {
+        let mut findings = Vec::new();
+        for (pod, seconds) in [("web-1", 90), ("web-2", 30)] {
+            let finding = Finding::delays(Cause::ImagePulling, "Image app:2 is being pulled.", None);
+            add(&mut findings, finding.age(SignedDuration::from_secs(seconds)).pod(pod));
+        }
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        let message = findings.swap_remove(0).with_restarts().message;
+        assert_eq!(message, "Image app:2 is being pulled. Duration: 30s to 1m30s.");
     }
 }

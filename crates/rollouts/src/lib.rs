@@ -18,7 +18,7 @@
 //! | other controllers, events without a cause | `others.rs` |
 //! | causes from the caches of a manager | `cached.rs` |
 //! | queue state from the debug endpoint of a manager | `controller.rs` |
-//! | commands | `commands.rs` |
+//! | commands | `commands.rs`, `undo.rs` |
 //! | state in one sentence | `summary.rs` |
 //! | result and its JSON form | `diagnosis.rs`, `finding.rs`, `cause.rs` |
 //! | text | `render.rs` |
@@ -51,10 +51,12 @@ pub mod render;
 mod rollout;
 mod snapshot;
 mod summary;
+mod undo;
 mod workload;
 
 pub use cached::cached_cause;
 pub use cause::Cause;
+pub use commands::grants;
 pub use controller::ControllerState;
 pub use diagnose::diagnose;
 pub use diagnosis::{API_VERSION, Bounds, Command, Diagnosis, Remedy, Replicas, State, TemplateChange};

@@ -7,8 +7,10 @@ use serde_json::Value;
 use crate::{
     cause::Cause,
     duration::short,
+    events::Event,
     finding::{Finding, add},
     json::{controller, list, members, text},
+    refusal,
     rollout::Rollout,
     snapshot::Snapshot,
 };
@@ -37,33 +39,48 @@ const EXPLAINED: &[(&[&str], &[Cause])] = &[
     ),
     (&["FailedDelete"], &[Cause::DeleteRefused]),
     (&["ReplicaSetCreateError"], &[Cause::ReplicaSetCreateFailed]),
-    (
-        &["FailedCreate"],
-        &[
-            Cause::QuotaExceeded,
-            Cause::LimitRange,
-            Cause::AdmissionWebhook,
-            Cause::PodSecurity,
-            Cause::CreateRefused,
-            Cause::CreateBackOff,
-        ],
-    ),
 ];
+
+/// `true` if a finding has the cause of the event.
+fn is_explained(snapshot: &Snapshot, event: &Event<'_>, findings: &[Finding]) -> bool {
+    let found = |causes: &[Cause]| findings.iter().any(|finding| causes.contains(&finding.cause));
+    let is_pull = ["Failed to pull image", "Error: ErrImagePull", "Error: ImagePullBackOff"];
+    match event.reason {
+        "FailedCreate" => match refusal::classify(snapshot, event.message).cause {
+            Cause::QuotaExceeded => found(&[Cause::QuotaExceeded, Cause::CreateBackOff]),
+            cause => found(&[cause]),
+        },
+        "Failed" if is_pull.iter().any(|start| event.message.starts_with(start)) => {
+            found(&[Cause::ImagePull])
+        }
+        reason => {
+            let mut causes = EXPLAINED.iter().filter(|(reasons, _)| reasons.contains(&reason));
+            causes.any(|(_, causes)| found(causes))
+        }
+    }
+}
+
+/// `true` if a newer event of the object reports that a creation of pods fails for the same cause. The messages differ in
+/// the names of the pods.
+fn is_superseded(snapshot: &Snapshot, event: &Event<'_>, events: &[Event<'_>]) -> bool {
+    let cause = |event: &Event<'_>| refusal::classify(snapshot, event.message).cause;
+    let newer = |other: &&Event<'_>| other.reason == event.reason && other.at > event.at;
+    event.reason == "FailedCreate" && events.iter().filter(newer).any(|other| cause(other) == cause(event))
+}
 
 /// Notes the recent events of type Warning about the Deployment, its ReplicaSets and its new pods that no finding
 /// explains.
 pub(crate) fn warnings(rollout: &Rollout<'_>, findings: &[Finding]) -> Vec<Finding> {
-    let is_explained = |reason: &str| {
-        EXPLAINED.iter().any(|(reasons, causes)| {
-            reasons.contains(&reason) && findings.iter().any(|finding| causes.contains(&finding.cause))
-        })
-    };
     let mut found = Vec::new();
     let objects = rollout.set_objects.iter().copied().chain([rollout.object]).map(|object| (object, false));
     for (object, is_pod) in rollout.new_pods().map(|pod| (pod, true)).chain(objects) {
-        for event in rollout.events.of(object).iter().filter(|event| event.is_warning) {
+        let events = rollout.events.of(object);
+        for event in events.iter().filter(|event| event.is_warning) {
             let Some(age) = event.at.map(|at| rollout.now.duration_since(at)) else { continue };
-            if age > RECENT || is_explained(event.reason) {
+            if age > RECENT
+                || is_explained(rollout.snapshot, event, findings)
+                || is_superseded(rollout.snapshot, event, events)
+            {
                 continue;
             }
             let times = if event.count > 1 { format!(", {} times", event.count) } else { String::new() };

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     cause::Cause,
     duration::short,
+    events::Events,
     finding::{Effect, Finding},
     json::{amount, condition, finalizers, is_terminating, text, time},
     snapshot::Snapshot,
@@ -17,11 +18,24 @@ const MAX_BACK_OFF: SignedDuration = SignedDuration::from_secs(1000);
 
 /// Explains why the API server refuses the creation or deletion of the pods of a ReplicaSet. `None` if the last ones
 /// succeeded.
-pub(crate) fn explain(snapshot: &Snapshot, replica_set: &Value, now: Timestamp) -> Option<Finding> {
+///
+/// The controller does not update the condition while writes fail, so a newer event has the reason of the last failure.
+pub(crate) fn explain(
+    snapshot: &Snapshot,
+    events: &Events<'_>,
+    replica_set: &Value,
+    now: Timestamp,
+) -> Option<Finding> {
     let condition =
         condition(replica_set, "ReplicaFailure").filter(|condition| condition["status"] == "True")?;
-    let message = text(condition, "/message");
-    if condition["reason"] == "FailedDelete" {
+    let newer = events
+        .newest(replica_set, &["FailedCreate", "FailedDelete"])
+        .filter(|event| event.at > time(condition, "/lastTransitionTime"));
+    let (reason, message) = match newer {
+        Some(event) => (event.reason, refused_write(event.message)),
+        None => (text(condition, "/reason"), text(condition, "/message")),
+    };
+    if reason == "FailedDelete" {
         return Some(deletion(message));
     }
     let refused = classify(snapshot, message);
@@ -46,6 +60,13 @@ pub(crate) fn explain(snapshot: &Snapshot, replica_set: &Value, now: Timestamp) 
         return Some(Finding { effect: Effect::Delays, message, ..refused });
     }
     Some(refused)
+}
+
+/// Message of the API server in an event of the controller.
+fn refused_write(message: &str) -> &str {
+    let message = message.strip_prefix("(combined from similar events): ").unwrap_or(message);
+    let prefixes = ["Error creating: ", "Error deleting: "];
+    prefixes.into_iter().find_map(|prefix| message.strip_prefix(prefix)).unwrap_or(message)
 }
 
 /// Explains a refused deletion of pods.

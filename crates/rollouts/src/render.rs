@@ -9,6 +9,7 @@ use crate::{
     diagnosis::{Diagnosis, State},
     duration::short,
     finding::{Effect, Finding},
+    known::Unreadable,
 };
 
 /// Width of the text in columns.
@@ -92,15 +93,22 @@ pub fn text(diagnosis: &Diagnosis, now: Timestamp, style: Style) -> String {
             finding(&mut out, note, now);
         }
     }
-    if !diagnosis.unreadable.is_empty() {
+    out.push_str(&not_read(&diagnosis.unreadable));
+    out
+}
+
+/// Writes the resources that could not be read.
+pub fn not_read(unreadable: &[Unreadable]) -> String {
+    let mut out = String::new();
+    if !unreadable.is_empty() {
         out.push_str("\nNot read\n");
-        for unreadable in &diagnosis.unreadable {
-            let reason = match &unreadable.permission {
-                Some(permission) => format!("not permitted to {permission}"),
-                None => format!("{}: {}", unreadable.resource, unreadable.reason),
-            };
-            wrap(&mut out, "  - ", "    ", &reason);
-        }
+    }
+    for unreadable in unreadable {
+        let reason = match &unreadable.permission {
+            Some(permission) => format!("not permitted to {permission}"),
+            None => format!("{}: {}", unreadable.resource, unreadable.reason),
+        };
+        wrap(&mut out, "  - ", "    ", &reason);
     }
     out
 }

@@ -22,6 +22,10 @@ use crate::{
     summary::summary,
 };
 
+/// Causes that hold the rollout even if pods become available.
+const HOLD_ALL: [Cause; 3] =
+    [Cause::DeploymentDeleted, Cause::NamespaceTerminating, Cause::ControllerNotRunning];
+
 /// Kind of a workload whose controller creates the pods itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
@@ -37,6 +41,14 @@ impl Workload {
         match self {
             Self::StatefulSet => "statefulset",
             Self::DaemonSet => "daemonset",
+        }
+    }
+
+    /// Plural name of the resource.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::StatefulSet => "statefulsets",
+            Self::DaemonSet => "daemonsets",
         }
     }
 
@@ -161,10 +173,11 @@ impl<'a> Rollout<'a> {
         text(self.object, "/spec/updateStrategy/type") == "OnDelete"
     }
 
-    /// Revision of updated pods. `None` if the pods do not contain it.
+    /// Revision of updated pods. `None` if it is unknown. Empty if no pod has it.
     fn update_revision(&self) -> Option<&'a str> {
         let revision = match self.workload {
             Workload::StatefulSet => text(self.object, "/status/updateRevision"),
+            Workload::DaemonSet if self.is_observed() && self.replicas.updated == 0 => return Some(""),
             // The newest pod has the newest revision.
             Workload::DaemonSet => {
                 let newest = self.pods.iter().max_by_key(|pod| time(pod, "/metadata/creationTimestamp"))?;
@@ -265,7 +278,7 @@ impl<'a> Rollout<'a> {
     /// The pod for which the others wait.
     fn order(&self) -> Option<Finding> {
         let is_ordered = text(self.object, "/spec/podManagementPolicy") != "Parallel";
-        if self.workload != Workload::StatefulSet || !is_ordered {
+        if self.workload != Workload::StatefulSet || !is_ordered || is_terminating(self.object) {
             return None;
         }
         let is_held =
@@ -274,8 +287,8 @@ impl<'a> Rollout<'a> {
         let (name, at) = (text_of_name(held), ordinal(held)?);
         let missing = i64::from(self.replicas.desired)
             .saturating_sub(i64::try_from(self.pods.len()).unwrap_or(i64::MAX));
-        let waiting =
-            self.outdated().iter().filter(|pod| ordinal(pod).is_some_and(|other| other < at)).count();
+        let replaced = self.outdated().into_iter().filter(|_| !self.is_on_delete());
+        let waiting = replaced.filter(|pod| ordinal(pod).is_some_and(|other| other < at)).count();
         let text = match (missing, waiting) {
             (1.., _) => {
                 format!("Pods are created in their order: {missing} more wait until {name} is available.")
@@ -348,7 +361,7 @@ impl<'a> Rollout<'a> {
             {
                 State::Paused
             }
-            () if is_blocked && delayed == 0 => State::Stuck,
+            () if HOLD_ALL.into_iter().any(has) || is_blocked && delayed == 0 => State::Stuck,
             () if has(Cause::Unknown) && delayed == 0 => State::Unknown,
             () if !self.snapshot.pods.is_known() => {
                 let text = "The cause is unknown without pods.";

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::scenario::{Scenario, Truth};
+use crate::scenario::Truth;
 
 /// Verdict about a diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,9 +50,8 @@ pub struct Outcome {
     pub differences: Vec<String>,
 }
 
-/// Compares a diagnosis, in its JSON form, with the truth of the scenario.
-pub fn judge(scenario: &Scenario, diagnosis: &Value) -> Outcome {
-    let truth = &scenario.truth;
+/// Compares a diagnosis, in its JSON form, with the truth of the scenario `name`.
+pub fn judge(name: &str, truth: &Truth, diagnosis: &Value) -> Outcome {
     let state = diagnosis["state"].as_str().unwrap_or_default();
     let mut causes: Vec<&str> = texts(diagnosis, "findings", "cause").collect();
     // Of several findings with one cause, the first is listed.
@@ -63,8 +62,10 @@ pub fn judge(scenario: &Scenario, diagnosis: &Value) -> Outcome {
             true
         }
     });
-    let (wrong, missing) = differences(truth, diagnosis, state, &causes);
-    let verdict = if state == "unknown" && truth.state != "unknown" {
+    let Differences { claims, wrong, missing } = differences(truth, diagnosis, state, &causes);
+    let verdict = if !claims.is_empty() {
+        Verdict::Wrong
+    } else if state == "unknown" && truth.state != "unknown" {
         Verdict::CannotTell
     } else if !wrong.is_empty() {
         Verdict::Wrong
@@ -74,13 +75,13 @@ pub fn judge(scenario: &Scenario, diagnosis: &Value) -> Outcome {
         Verdict::Right
     };
     Outcome {
-        name: scenario.name.clone(),
+        name: name.to_owned(),
         verdict,
         expected: format!("{} {} {}", truth.state, truth.causes.join(" "), truth.any_of.join("/"))
             .trim_end()
             .to_owned(),
         got: format!("{state} {}", causes.join(" ")).trim_end().to_owned(),
-        differences: wrong.into_iter().chain(missing).collect(),
+        differences: claims.into_iter().chain(wrong).chain(missing).collect(),
     }
 }
 
@@ -90,14 +91,24 @@ fn texts<'a>(diagnosis: &'a Value, list: &str, member: &str) -> impl Iterator<It
     texts.into_iter()
 }
 
-/// False statements, and missing ones.
-fn differences(truth: &Truth, diagnosis: &Value, state: &str, causes: &[&str]) -> (Vec<String>, Vec<String>) {
-    let (mut wrong, mut missing) = (Vec::new(), Vec::new());
+/// Differences between a diagnosis and the truth.
+#[derive(Default)]
+struct Differences {
+    /// False statements, which no state excuses.
+    claims: Vec<String>,
+    /// Another state, or none of the causes.
+    wrong: Vec<String>,
+    /// Missing parts of a true diagnosis.
+    missing: Vec<String>,
+}
+
+fn differences(truth: &Truth, diagnosis: &Value, state: &str, causes: &[&str]) -> Differences {
+    let Differences { mut claims, mut wrong, mut missing } = Differences::default();
     if state != truth.state {
         wrong.push(format!("state {state}"));
     }
     for cause in truth.not.iter().filter(|cause| causes.contains(&cause.as_str())) {
-        wrong.push(format!("claims {cause}"));
+        claims.push(format!("claims {cause}"));
     }
     let found = |cause: &&String| causes.contains(&cause.as_str());
     if !truth.causes.is_empty() && !truth.causes.iter().any(|cause| found(&cause)) {
@@ -117,8 +128,8 @@ fn differences(truth: &Truth, diagnosis: &Value, state: &str, causes: &[&str]) -
     }
     let first = diagnosis["cause"].as_str();
     match first {
-        Some(first) if truth.causes.is_empty() && truth.state == "complete" => {
-            wrong.push(format!("cause {first} of a complete rollout"));
+        Some(first) if truth.causes.is_empty() && truth.state == "complete" && first != "unknown" => {
+            claims.push(format!("cause {first} of a complete rollout"));
         }
         Some(first)
             if !truth.causes.is_empty()
@@ -133,7 +144,7 @@ fn differences(truth: &Truth, diagnosis: &Value, state: &str, causes: &[&str]) -
     missing.extend(
         truth.remedy.iter().filter(|part| !suggested(part)).map(|part| format!("no remedy {part:?}")),
     );
-    wrong.extend(truth.no_remedy.iter().filter(suggested).map(|part| format!("offers {part:?}")));
+    claims.extend(truth.no_remedy.iter().filter(suggested).map(|part| format!("offers {part:?}")));
     let messages: Vec<&str> = texts(diagnosis, "findings", "message")
         .chain(diagnosis["summary"].as_str())
         .chain(diagnosis.pointer("/bounds/message").and_then(Value::as_str))
@@ -144,8 +155,8 @@ fn differences(truth: &Truth, diagnosis: &Value, state: &str, causes: &[&str]) -
             || texts(diagnosis, "unreadable", "resource").any(|resource| resource.contains(part.as_str()))
     };
     missing.extend(truth.says.iter().filter(|part| !said(part)).map(|part| format!("does not say {part:?}")));
-    wrong.extend(truth.never_says.iter().filter(said).map(|part| format!("says {part:?}")));
-    (wrong, missing)
+    claims.extend(truth.never_says.iter().filter(said).map(|part| format!("says {part:?}")));
+    Differences { claims, wrong, missing }
 }
 
 /// Table of results, and their numbers.
@@ -169,8 +180,7 @@ mod tests {
     use super::*;
 
     fn verdict(truth: &str, diagnosis: &Value) -> (Verdict, Vec<String>) {
-        let text = format!("{{name: n, truth: {truth}}}");
-        let outcome = judge(&serde_saphyr::from_str(&text).unwrap(), diagnosis);
+        let outcome = judge("n", &serde_saphyr::from_str(truth).unwrap(), diagnosis);
         (outcome.verdict, outcome.differences)
     }
 
@@ -206,5 +216,18 @@ mod tests {
         let unknown = json!({ "state": "unknown", "cause": "unknown", "findings": [{ "cause": "unknown" }] });
         assert_eq!(verdict("{state: stuck, causes: [paused]}", &unknown).0, Verdict::CannotTell);
         assert_eq!(verdict("{state: unknown, causes: [unknown]}", &unknown).0, Verdict::Right);
+    }
+
+    #[test]
+    fn unknown_does_not_excuse_a_false_claim() {
+        let unknown = json!({
+            "state": "unknown", "cause": "unknown", "findings": [{ "cause": "unknown" }, { "cause": "paused", "message": "m" }],
+            "commands": [{ "command": "kubectl -n shop rollout resume deployment/web" }],
+        });
+        for claim in ["not: [paused]", "no_remedy: [rollout resume]", "never_says: [m]"] {
+            let truth = format!("{{state: stuck, causes: [crash_loop], {claim}}}");
+            assert_eq!(verdict(&truth, &unknown).0, Verdict::Wrong, "{claim}");
+        }
+        assert_eq!(verdict("{state: stuck, causes: [crash_loop]}", &unknown).0, Verdict::CannotTell);
     }
 }

@@ -7,19 +7,21 @@
 //! | Module | Contents |
 //! |---|---|
 //! | `scenario` | format of the files |
+//! | `workload` | scenarios of StatefulSets and DaemonSets, as objects |
 //! | `vocabulary` | names of states, causes and rules |
 //! | `objects` | objects and patches of the scenarios, independent of the cluster |
 //! | `refusal` | requests of the controllers that fail |
 //! | `judge` | comparison of a diagnosis with the truth, and the table of results |
 //!
 //! `tests/sandbox` runs the scenarios on the embedded cluster, in simulated time. `tests/real` runs them on kube-apiserver
-//! with upstream's manager, in real time.
+//! with upstream's manager, in real time. Those of StatefulSets and DaemonSets are judged without a cluster.
 
 mod judge;
 pub mod objects;
 mod refusal;
 mod scenario;
 mod vocabulary;
+mod workload;
 
 pub use judge::{Outcome, Verdict, judge, table};
 pub use scenario::{
@@ -27,3 +29,4 @@ pub use scenario::{
     Refusal, Request, Running, Scenario, Step, Truth, Which, load,
 };
 pub use vocabulary::{CAUSES, RULES, STATES};
+pub use workload::{EventState, NOW, PodState, Revision, WorkloadKind, WorkloadScenario, load_workloads};

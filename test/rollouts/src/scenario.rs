@@ -1,6 +1,10 @@
 //! Format of the scenario files.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use kcm_api::GoDuration;
 use kcm_sandbox::PodBehavior;
@@ -85,6 +89,8 @@ pub enum Step {
     AsRead(Value),
     /// Denies the reader of the diagnosis these resources, by plural name.
     Hide(Vec<String>),
+    /// Lets the reader of the diagnosis read the queues of the controllers. Upstream's manager does not serve them.
+    ReadQueues,
 }
 
 /// Names of nodes.
@@ -306,13 +312,30 @@ impl Truth {
         self.causes.iter().chain(&self.any_of)
     }
 
+    /// Checks the names of the truth, and those of rules.
+    pub(crate) fn check(&self, rules: &[String]) -> Result<(), String> {
+        if !STATES.contains(&self.state.as_str()) {
+            return Err(format!("unknown state {:?}", self.state));
+        }
+        if let Some(cause) = self.names().find(|one| !CAUSES.contains(&one.as_str())) {
+            return Err(format!("unknown cause {cause:?}"));
+        }
+        if let Some(cause) = self.causes.iter().find(|cause| self.not.contains(cause)) {
+            return Err(format!("cause {cause:?} is in both lists"));
+        }
+        if let Some(rule) = rules.iter().find(|one| RULES.iter().all(|(name, _)| name != one)) {
+            return Err(format!("unknown rule {rule:?}"));
+        }
+        Ok(())
+    }
+
     /// All names of causes.
     fn names(&self) -> impl Iterator<Item = &String> {
         [&self.causes, &self.any_of, &self.single, &self.not].into_iter().flatten()
     }
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     let parsed = GoDuration::parse(&text).map_err(D::Error::custom)?;
     parsed
@@ -355,19 +378,9 @@ pub enum LoadError {
 ///
 /// If a file cannot be read or parsed, or a scenario has an unknown name.
 pub fn load(directory: &Path) -> Result<Vec<Scenario>, LoadError> {
-    let path = |path: &Path| path.display().to_string();
-    let read = |source: io::Error| LoadError::Read { path: path(directory), source };
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).map_err(read)? {
-        files.push(entry.map_err(read)?.path());
-    }
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
-    files.sort();
     let mut scenarios: Vec<Scenario> = Vec::new();
-    for file in files {
-        let text =
-            fs::read_to_string(&file).map_err(|source| LoadError::Read { path: path(&file), source })?;
-        for scenario in parse(&text).map_err(|reason| LoadError::Parse { path: path(&file), reason })? {
+    for (path, text) in read(directory)? {
+        for scenario in parse(&text).map_err(|reason| LoadError::Parse { path, reason })? {
             let reason = scenario.check().err().or_else(|| {
                 scenarios.iter().any(|other| other.name == scenario.name).then(|| "duplicate name".to_owned())
             });
@@ -380,6 +393,22 @@ pub fn load(directory: &Path) -> Result<Vec<Scenario>, LoadError> {
     Ok(scenarios)
 }
 
+/// Paths and contents of the files of a directory, in the order of their names.
+pub(crate) fn read(directory: &Path) -> Result<Vec<(String, String)>, LoadError> {
+    let failure = |path: &Path, source| LoadError::Read { path: path.display().to_string(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|error| failure(directory, error))? {
+        files.push(entry.map_err(|error| failure(directory, error))?.path());
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    let read = |file: &PathBuf| {
+        let text = fs::read_to_string(file).map_err(|error| failure(file, error))?;
+        Ok((file.display().to_string(), text))
+    };
+    files.iter().map(read).collect()
+}
+
 fn parse(text: &str) -> Result<Vec<Scenario>, String> {
     serde_saphyr::from_str(text).map_err(|error| error.to_string())
 }
@@ -387,19 +416,7 @@ fn parse(text: &str) -> Result<Vec<Scenario>, String> {
 impl Scenario {
     /// Checks the names and the behaviors.
     fn check(&self) -> Result<(), String> {
-        let truth = &self.truth;
-        if !STATES.contains(&truth.state.as_str()) {
-            return Err(format!("unknown state {:?}", truth.state));
-        }
-        if let Some(cause) = truth.names().find(|one| !CAUSES.contains(&one.as_str())) {
-            return Err(format!("unknown cause {cause:?}"));
-        }
-        if let Some(cause) = truth.causes.iter().find(|cause| truth.not.contains(cause)) {
-            return Err(format!("cause {cause:?} is in both lists"));
-        }
-        if let Some(rule) = self.rules.iter().find(|one| RULES.iter().all(|(name, _)| name != one)) {
-            return Err(format!("unknown rule {rule:?}"));
-        }
+        self.truth.check(&self.rules)?;
         let changes = self.steps.iter().filter_map(|step| match step {
             Step::Change(change) => Some(&**change),
             _ => None,

@@ -10,7 +10,9 @@ pub const CAUSES: &[&str] = &[
     "controller_not_running",
     "replica_set_controller_not_running",
     "paused",
+    "on_delete",
     "replica_set_create_failed",
+    "replica_set_update_failed",
     "desired_replicas_annotation",
     "quota_exceeded",
     "limit_range",
@@ -45,6 +47,9 @@ pub const CAUSES: &[&str] = &[
     "probe_kill",
     "terminating_overdue",
     "status_outdated",
+    "ordinal_order",
+    "partition",
+    "warning_event",
     "unknown",
 ];
 

@@ -10,12 +10,19 @@ use crate::{
     cause::Cause,
     duration::short,
     events::Event,
-    finding::Finding,
+    finding::{Effect, Finding},
     json::{condition, list, number, text, time},
 };
 
-/// Time for which containers run without being ready before their probes are reported, if the probes allow less.
+/// Time for which containers run without being ready before their probes are reported, if the probes allow less and the
+/// pods of the workload are usually ready sooner.
 const READY_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// Maximum of the time that follows from the usual one, which is wrong if pods were unready and became ready again: the
+/// default of `progressDeadlineSeconds`.
+const MAX_READY_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+/// Time for which a failure can be transient. The kubelet makes at least three attempts in it: it retries a mount after
+/// 0.5 s, an image after 10 s, both doubled, and a sandbox with each sync of the pod.
+const TRANSIENT: SignedDuration = SignedDuration::from_secs(30);
 /// Run of a container from which on it counts as available before it crashed.
 const SHORT_RUN: SignedDuration = SignedDuration::from_secs(10);
 /// Restarts after which a container crashes for good, if no further pod is created or deleted. The back-off of the kubelet
@@ -125,9 +132,9 @@ pub(super) fn explain(pod: &Value, context: PodContext<'_>) -> Vec<Finding> {
             break;
         }
         if let Some(since) = container.running_since() {
-            let age = short(context.now.duration_since(since));
-            let text = format!("Init container {} has not completed; it runs for {age}.", container.name);
-            found.push(Finding::delays(Cause::InitContainer, text, None).container(container.name));
+            let text = format!("Init container {} has not completed.", container.name);
+            let finding = Finding::delays(Cause::InitContainer, text, None).container(container.name);
+            found.push(finding.age(context.now.duration_since(since)));
             break;
         }
     }
@@ -165,7 +172,15 @@ fn setup(pod: &Value, context: PodContext<'_>) -> Option<Finding> {
         return None;
     }
     let (_, cause) = SETUP.iter().find(|(reason, _)| *reason == failed.reason)?;
-    Some(Finding::blocks(*cause, failed.message))
+    let events = context.events.of(pod).iter();
+    let first = events.filter(|event| reasons.contains(&event.reason)).filter_map(|event| event.first).min();
+    Some(unless_transient(Finding::blocks(*cause, failed.message), first, context))
+}
+
+/// Makes a failure a delay if its first occurrence is less than [`TRANSIENT`] ago.
+fn unless_transient(failure: Finding, first: Option<Timestamp>, context: PodContext<'_>) -> Finding {
+    let is_transient = first.is_some_and(|first| context.now.duration_since(first) < TRANSIENT);
+    if is_transient { Finding { effect: Effect::Delays, ..failure } } else { failure }
 }
 
 /// Explains a container that cannot run.
@@ -178,11 +193,17 @@ fn problem(container: Container<'_>, context: PodContext<'_>) -> Option<Finding>
             let image = text(container.spec, "/image");
             // The message of ImagePullBackOff does not contain the error in each version of the kubelet.
             let events = context.events.of(container.pod).iter();
-            let failures =
-                events.filter(|event| event.is_about(name) && event.message.starts_with("Failed to pull"));
-            let reason = failures.max_by_key(|event| event.at).map_or(message, |event| event.message);
+            let failures = || {
+                let events = events.clone().filter(|event| event.is_about(name));
+                events.filter(|event| event.message.starts_with("Failed to pull"))
+            };
+            let reason = failures().max_by_key(|event| event.at).map_or(message, |event| event.message);
             let reason = if reason.is_empty() { waiting } else { reason };
-            Finding::blocks(Cause::ImagePull, format!("Image {image} cannot be pulled: {reason}"))
+            let finding =
+                Finding::blocks(Cause::ImagePull, format!("Image {image} cannot be pulled: {reason}"));
+            let created = time(container.pod, "/metadata/creationTimestamp");
+            let first = failures().filter_map(|event| event.first).min().or(created);
+            if is_permanent(waiting, reason) { finding } else { unless_transient(finding, first, context) }
         }
         Waiting::ContainerConfig => {
             let text = format!("Container {name} cannot start ({waiting}): {message}");
@@ -201,15 +222,25 @@ fn problem(container: Container<'_>, context: PodContext<'_>) -> Option<Finding>
     Some(finding.container(name))
 }
 
+/// `true` if an image does not exist, has an invalid name, or must not be pulled.
+fn is_permanent(waiting: &str, message: &str) -> bool {
+    matches!(waiting, "InvalidImageName" | "ErrImageNeverPull")
+        || message.ends_with("not found")
+        || message.contains("manifest unknown")
+}
+
 /// Reports an image whose pull has begun and not ended.
 fn pulling(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
     let last = container.event(context, &["Pulling", "Pulled", "Failed", "BackOff"])?;
     if last.reason != "Pulling" {
         return None;
     }
-    let age = last.at.map(|at| format!(" for {}", short(context.now.duration_since(at)))).unwrap_or_default();
-    let text = format!("Image {} is being pulled{age}.", text(container.spec, "/image"));
-    Some(Finding::delays(Cause::ImagePulling, text, None))
+    let text = format!("Image {} is being pulled.", text(container.spec, "/image"));
+    let finding = Finding::delays(Cause::ImagePulling, text, None);
+    Some(match last.at {
+        Some(at) => finding.age(context.now.duration_since(at)),
+        None => finding,
+    })
 }
 
 /// Explains a container that crashes, or that its probes kill. `None` if no run has ended.
@@ -222,6 +253,17 @@ fn crash(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
         return Some(killed);
     }
     let code = end["exitCode"].as_i64();
+    let unseen = unseen_probe(container, context);
+    if let (Some(probe), Some(code @ (137 | 143))) = (unseen, code)
+        && text(end, "/reason") != "OOMKilled"
+        && restarts > 0
+    {
+        let text = format!(
+            "Container {name} is stopped by a signal (exit code {code}), probably because of its {probe} probe: its events \
+             could not be read."
+        );
+        return Some(Finding::blocks(Cause::ProbeKill, text).container(name).restarts(restarts));
+    }
     let reason = match text(end, "/reason") {
         "" | "Error" => String::new(),
         reason => format!(" ({reason})"),
@@ -237,6 +279,12 @@ fn crash(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
         Some(code) => format!("Container {name} crashes: exit code {code}{reason}{last}"),
         None => format!("Container {name} crashes: exit code unknown{reason}{last}"),
     };
+    let message = match unseen.filter(|_| text(end, "/reason") != "OOMKilled") {
+        Some(probe) => format!(
+            "{message} It is unknown if its {probe} probe killed it, because its events could not be read."
+        ),
+        None => message,
+    };
     // The first restart has no back-off.
     if restarts == 0 && text(container.status, "/state/waiting/reason").is_empty() {
         return Some(Finding::delays(Cause::PodStarting, format!("{message} It is restarted."), None));
@@ -249,6 +297,13 @@ fn crash(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
         Finding::blocks(Cause::CrashLoop, message)
     };
     Some(finding.container(name).restarts(restarts))
+}
+
+/// Probe that can have killed the container, if its events could not be read.
+fn unseen_probe(container: Container<'_>, context: PodContext<'_>) -> Option<&'static str> {
+    let probes = [("livenessProbe", "liveness"), ("startupProbe", "startup")];
+    let probe = probes.into_iter().find(|(field, _)| container.spec.get(*field).is_some());
+    probe.filter(|_| !context.snapshot.events.is_known()).map(|(_, name)| name)
 }
 
 /// `true` if the pod was available during the run that ended with `end`, and for more than a moment.
@@ -313,7 +368,9 @@ fn not_ready(container: Container<'_>, context: PodContext<'_>) -> Option<Findin
     }
     let is_startup = status["started"] == false && container.spec.get("startupProbe").is_some();
     let unhealthy = container.event(context, &["Unhealthy"]).map(|event| event.message);
-    let patience = probe_budget(container.spec).max(READY_PATIENCE);
+    let usual = context.ready_after.unwrap_or(SignedDuration::ZERO);
+    let usual = usual.saturating_add(usual).min(MAX_READY_PATIENCE);
+    let patience = probe_budget(container.spec).max(usual).max(READY_PATIENCE);
     let what = if is_startup { "has not started (startup probe)" } else { "is not ready" };
     if running_for <= patience {
         let reason = unhealthy.map(|message| format!(" {message}")).unwrap_or_default();

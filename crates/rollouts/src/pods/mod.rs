@@ -21,7 +21,7 @@ const KUBELET_PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// Time after which a pod whose containers have not started is reported if its events could not be read.
 const START_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// Time after the grace period within which a kubelet removes a pod.
-const REMOVAL_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+pub(crate) const REMOVAL_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Input for the classification of a pod.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +82,19 @@ pub(crate) fn explain(pod: &Value, context: PodContext<'_>) -> Vec<Finding> {
         found.retain(|one| one.cause != Cause::PodStarting && !(is_lost && one.effect == Effect::Delays));
     }
     found.into_iter().map(|finding| finding.pod(name)).collect()
+}
+
+/// Makes failures block that can be transient, if the same failure of another pod is not.
+pub(crate) fn settle(pods: &mut [Vec<Finding>]) {
+    let key = |finding: &Finding| (finding.cause, finding.container.clone(), finding.object.clone());
+    let failures = [Cause::ImagePull, Cause::VolumeMount, Cause::PodSandbox];
+    let all = pods.iter().flatten();
+    let blocking: Vec<_> = all.filter(|finding| finding.effect == Effect::Blocks).map(key).collect();
+    for finding in pods.iter_mut().flatten().filter(|finding| failures.contains(&finding.cause)) {
+        if blocking.contains(&key(finding)) {
+            finding.effect = Effect::Blocks;
+        }
+    }
 }
 
 fn finished(pod: &Value) -> Finding {
@@ -146,20 +159,17 @@ fn readiness(pod: &Value, context: PodContext<'_>) -> Finding {
     let age = created.map_or(SignedDuration::ZERO, |created| context.now.duration_since(created));
     let statuses = list(pod, "/status/containerStatuses");
     if age > START_PATIENCE && !context.snapshot.events.is_known() {
-        let text = format!(
-            "The containers have not started for {}; the cause is unknown without events.",
-            short(age)
-        );
-        return Finding::blocks(Cause::Unknown, text);
+        let text = "The containers have not started; the cause is unknown without events.";
+        return Finding::blocks(Cause::Unknown, text).age(age);
     }
     if age > KUBELET_PATIENCE && statuses.is_empty() {
         let node = text(pod, "/spec/nodeName");
-        let text = format!("The kubelet of node {node} has reported no container for {}.", short(age));
-        return Finding::blocks(Cause::Unknown, text).object(node);
+        let text = format!("The kubelet of node {node} has reported no container.");
+        return Finding::blocks(Cause::Unknown, text).object(node).age(age);
     }
     if age > KUBELET_PATIENCE {
-        let text = format!("The containers have not started for {}, and no event explains it.", short(age));
-        return Finding::blocks(Cause::Unknown, text);
+        let text = "The containers have not started, and no event explains it.";
+        return Finding::blocks(Cause::Unknown, text).age(age);
     }
     let until =
         created.zip(context.ready_after).and_then(|(created, after)| created.saturating_add(after).ok());

@@ -13,6 +13,8 @@ use crate::{
 
 /// Time after which a pod without any condition of the scheduler is reported.
 const SCHEDULER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// Time after which the cluster autoscaler gives up a node that it has requested (`--max-node-provision-time`).
+const PROVISION_PATIENCE: SignedDuration = SignedDuration::from_mins(15);
 
 /// Reports a node that does not exist or is not ready. `None` if the nodes could not be read.
 pub(super) fn lost(pod: &Value, context: PodContext<'_>) -> Option<Finding> {
@@ -43,8 +45,19 @@ pub(super) fn scheduling(pod: &Value, context: PodContext<'_>) -> Option<Finding
         return Some(Finding::blocks(Cause::SchedulingGated, text));
     }
     if let Some(scheduled) = condition(pod, "PodScheduled").filter(|one| one["status"] == "False") {
-        let message = text(scheduled, "/message");
-        return Some(Finding::blocks(Cause::Unschedulable, format!("Unschedulable: {message}")));
+        let message = format!("Unschedulable: {}", text(scheduled, "/message"));
+        let newest = context.events.newest(pod, &["TriggeredScaleUp", "NotTriggerScaleUp"]);
+        let is_recent = |at| context.now.duration_since(at) < PROVISION_PATIENCE;
+        let added =
+            newest.filter(|event| event.reason == "TriggeredScaleUp" && event.at.is_some_and(is_recent));
+        return Some(match added {
+            Some(event) => {
+                let message = message.trim_end_matches('.');
+                let text = format!("{message}. The cluster autoscaler adds nodes: {}", event.message);
+                Finding::delays(Cause::Unschedulable, text, None)
+            }
+            None => Finding::blocks(Cause::Unschedulable, message),
+        });
     }
     let age = time(pod, "/metadata/creationTimestamp").map(|created| context.now.duration_since(created));
     Some(if age.is_some_and(|age| age > SCHEDULER_PATIENCE) {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 mod docs;
+mod evidence;
 mod property;
 mod rules;
 mod workloads;
@@ -62,21 +63,21 @@ pub(crate) async fn changed(annotations: &Value) -> World {
 }
 
 /// A rollout in which the simulated kubelet reports nothing about new pods.
-async fn silent() -> World {
+pub(crate) async fn silent() -> World {
     let world = changed(&json!({ "kube-sandbox/ready-delay": SILENT })).await;
     world.advance(5).await;
     world
 }
 
-fn stuck(world: &World, cause: Cause, message: &'static str) -> Diagnosis {
+pub(crate) fn stuck(world: &World, cause: Cause, message: &'static str) -> Diagnosis {
     check(world, &Expected { state: State::Stuck, cause, message })
 }
 
-fn progressing(world: &World, cause: Cause, message: &'static str) -> Diagnosis {
+pub(crate) fn progressing(world: &World, cause: Cause, message: &'static str) -> Diagnosis {
     check(world, &Expected { state: State::Progressing, cause, message })
 }
 
-fn waiting(reason: &str, message: &str) -> Value {
+pub(crate) fn waiting(reason: &str, message: &str) -> Value {
     json!({
         "phase": "Pending",
         "containerStatuses": [{
@@ -253,6 +254,8 @@ fn volume_mount() {
         let world = silent().await;
         world.report(&waiting("ContainerCreating", ""));
         world.event("FailedMount", "MountVolume.SetUp failed for volume \"data\"");
+        progressing(&world, Cause::VolumeMount, "volume \"data\"");
+        world.advance(30).await;
         stuck(&world, Cause::VolumeMount, "volume \"data\"");
     });
 }

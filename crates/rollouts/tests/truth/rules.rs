@@ -10,7 +10,7 @@ use crate::{
     world::{World, deployment, simulate},
 };
 
-fn read(list: &mut Known<Vec<Value>>) -> &mut Vec<Value> {
+pub(crate) fn read(list: &mut Known<Vec<Value>>) -> &mut Vec<Value> {
     let objects = match list {
         Known::Read(objects) => Some(objects),
         Known::Unread(_) => None,
@@ -18,17 +18,17 @@ fn read(list: &mut Known<Vec<Value>>) -> &mut Vec<Value> {
     objects.unwrap()
 }
 
-fn found(world: &World, snapshot: &Snapshot) -> Diagnosis {
+pub(crate) fn found(world: &World, snapshot: &Snapshot) -> Diagnosis {
     diagnose(snapshot, &world.deployment(), world.now()).unwrap()
 }
 
-fn message(diagnosis: &Diagnosis, cause: Cause) -> &str {
+pub(crate) fn message(diagnosis: &Diagnosis, cause: Cause) -> &str {
     let finding = diagnosis.findings.iter().find(|finding| finding.cause == cause);
     assert!(finding.is_some(), "no {cause}: {diagnosis:#?}");
     &finding.unwrap().message
 }
 
-fn commands(diagnosis: &Diagnosis) -> String {
+pub(crate) fn commands(diagnosis: &Diagnosis) -> String {
     diagnosis.commands.iter().map(|command| format!("{}\n", command.command)).collect()
 }
 
@@ -55,6 +55,7 @@ fn deleted_pods_are_missed_while_no_controller_runs() {
         let message = message(&diagnosis, Cause::ReplicaSetControllerNotRunning);
         assert!(message.contains("reports 3 pods, 3 available; 0 exist, 0 available."), "{message}");
         assert!(message.contains("Leader master-1 has not renewed its Lease for 30s."), "{message}");
+        assert!(message.contains("The last recorded change was "), "{message}");
         assert!(diagnosis.findings.iter().any(|finding| finding.cause == Cause::StatusOutdated));
         // The deletion of a pod leaves no time, so it can be a moment ago.
         let mut snapshot = world.snapshot();
@@ -125,7 +126,7 @@ fn deletions_are_causes_and_nothing_is_created() {
     });
 }
 
-fn failing(world: &World, reason: &str, text: &str) -> Snapshot {
+pub(crate) fn failing(world: &World, reason: &str, text: &str) -> Snapshot {
     let mut snapshot = world.snapshot();
     let new = world.new_pods()[0]["metadata"]["ownerReferences"][0]["uid"].clone();
     for set in read(&mut snapshot.replica_sets).iter_mut().filter(|set| set["metadata"]["uid"] == new) {

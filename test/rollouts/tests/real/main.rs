@@ -124,7 +124,7 @@ async fn run(
     let result = play.run(scenario).await;
     let result = match result {
         Ok(diagnosis) => {
-            let outcome = judge(scenario, &diagnosis);
+            let outcome = judge(&scenario.name, &scenario.truth, &diagnosis);
             print(&format!("{number}: {}: {}", outcome.verdict, outcome.name));
             if outcome.verdict != Verdict::Right {
                 print(&format!("{}\n{diagnosis:#}", table(std::slice::from_ref(&outcome))));

@@ -33,6 +33,9 @@ pub(crate) fn left_out(scenario: &Scenario) -> Option<&'static str> {
     if scenario.steps.iter().any(|step| matches!(step, Step::AsRead(_))) {
         return Some("step as_read: kube-apiserver does not accept the object");
     }
+    if scenario.steps.iter().any(|step| matches!(step, Step::ReadQueues)) {
+        return Some("step read_queues: upstream's manager does not serve its queues");
+    }
     (duration(scenario) > LONGEST).then_some("takes longer than 15 minutes")
 }
 
@@ -254,7 +257,7 @@ impl Play {
                 pods.retain(|pod| names.iter().any(|node| pod["spec"]["nodeName"] == **node));
                 self.patch_statuses(&pods, &objects::condition_patch("Ready", "False", now));
             }
-            Step::AsRead(_) => {}
+            Step::AsRead(_) | Step::ReadQueues => {}
             Step::Hide(resources) => self.hidden.extend(resources.iter().cloned()),
         }
         Ok(())

@@ -10,7 +10,7 @@ use kcm_apiserver::{
 };
 use kcm_client::{Body, ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
-use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
+use kcm_controller_manager::{Controllers, DebugControllers, Dependencies, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
 use rollout_scenarios::{
@@ -34,6 +34,8 @@ pub(crate) struct World {
     controllers: Option<Controllers>,
     lease_renewed: bool,
     hidden: Vec<String>,
+    queues: DebugControllers,
+    reads_queues: bool,
     as_read: Value,
     /// Changes of the Deployment by clients, with their times.
     changes: Vec<(Timestamp, Value)>,
@@ -89,6 +91,8 @@ impl World {
             controllers: None,
             lease_renewed: true,
             hidden: Vec::new(),
+            queues: DebugControllers::default(),
+            reads_queues: false,
             as_read: json!({}),
             changes: Vec::new(),
             _stop: guard,
@@ -126,7 +130,10 @@ impl World {
         });
         let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&self.clock));
         let clients = ClientFactory::in_process(refusing, options);
-        let dependencies = Dependencies::new(&clients, &self.clock, &self.random);
+        let dependencies = Dependencies {
+            debug: Some(self.queues.clone()),
+            ..Dependencies::new(&clients, &self.clock, &self.random)
+        };
         self.controllers = Some(Controllers::start_in(&ManagerConfig::default(), dependencies));
     }
 
@@ -161,6 +168,18 @@ impl World {
             text.push_str(&format!("{} {fields}\n", event["involvedObject"]["name"]));
         }
         text
+    }
+
+    /// Queue states of the Deployment and of its ReplicaSets, with their kinds. Empty unless the reader may read them.
+    pub(crate) fn queues(&self) -> Vec<(&'static str, Value)> {
+        let sets = self.list(Resource::REPLICA_SETS);
+        let names = sets.iter().map(|set| ("replicaset", set["metadata"]["name"].as_str().unwrap()));
+        let names = [("deployment", NAME)].into_iter().chain(names).filter(|_| self.reads_queues);
+        let state = |(kind, name): (&'static str, &str)| {
+            let response = self.queues.respond(&format!("{kind}/{NAMESPACE}/{name}"));
+            (kind, serde_json::from_slice(&response.body).unwrap())
+        };
+        names.map(state).collect()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -322,6 +341,7 @@ impl World {
             }
             Step::AsRead(patch) => self.as_read = patch.clone(),
             Step::Hide(resources) => self.hidden.extend(resources.iter().cloned()),
+            Step::ReadQueues => self.reads_queues = true,
         }
     }
 }
