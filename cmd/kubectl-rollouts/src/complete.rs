@@ -47,8 +47,8 @@ enum Subject {
     Contexts,
     Clusters,
     Users,
-    /// Deployments, with the prefix of the resource that was written, such as `deployment/`.
-    Deployments(String),
+    /// Workloads of the plural resource, with the prefix that was written, such as `deployment/`.
+    Workloads(&'static str, String),
     Nothing,
 }
 
@@ -137,12 +137,17 @@ fn subject(before: &[String], last: &str) -> (Subject, String) {
         return (Subject::Words(subcommands(command)), last.to_owned());
     }
     let resource = last.split_once('/').map(|(resource, _)| resource);
-    let subject = match (&*positional, resource) {
-        ([], None) => Subject::Deployments(String::new()),
-        ([], Some(resource)) if name::is_deployment(resource) => Subject::Deployments(format!("{resource}/")),
-        ([word], None) if name::is_deployment(word) => Subject::Deployments(String::new()),
-        _ => Subject::Nothing,
+    // A preview is one of a Deployment.
+    let plural = |word: &str| {
+        name::plural(word).filter(|plural| *plural == name::DEPLOYMENTS || command.get_name() == "why")
     };
+    let (plural, prefix) = match (&*positional, resource) {
+        ([], None) => (Some(name::DEPLOYMENTS), String::new()),
+        ([], Some(resource)) => (plural(resource), format!("{resource}/")),
+        ([word], None) => (plural(word), String::new()),
+        _ => (None, String::new()),
+    };
+    let subject = plural.map_or(Subject::Nothing, |plural| Subject::Workloads(plural, prefix));
     (subject, last.to_owned())
 }
 
@@ -203,8 +208,8 @@ async fn names(subject: Subject, flags: &ConnectionFlags, clock: &Arc<dyn Clock>
         Subject::Clusters => collect(&mut files().iter().flat_map(Kubeconfig::clusters)),
         Subject::Users => collect(&mut files().iter().flat_map(Kubeconfig::users)),
         Subject::Namespaces => objects(None, flags, clock).await,
-        Subject::Deployments(prefix) => {
-            let names = objects(Some("deployments"), flags, clock).await;
+        Subject::Workloads(plural, prefix) => {
+            let names = objects(Some(plural), flags, clock).await;
             names.into_iter().map(|name| format!("{prefix}{name}")).collect()
         }
         Subject::Words(_) | Subject::Files | Subject::Nothing => Vec::new(),
@@ -267,13 +272,16 @@ mod tests {
     fn names() {
         let text = |text: &str| text.to_owned();
         for (line, subject, prefix) in [
-            ("why we", Subject::Deployments(text("")), "we"),
-            ("why -n shop we", Subject::Deployments(text("")), "we"),
-            ("why --watch we", Subject::Deployments(text("")), "we"),
-            ("why --context=c -o json we", Subject::Deployments(text("")), "we"),
-            ("why deploy/we", Subject::Deployments(text("deploy/")), "deploy/we"),
-            ("why deploy we", Subject::Deployments(text("")), "we"),
-            ("preview we", Subject::Deployments(text("")), "we"),
+            ("why we", Subject::Workloads("deployments", text("")), "we"),
+            ("why -n shop we", Subject::Workloads("deployments", text("")), "we"),
+            ("why --watch we", Subject::Workloads("deployments", text("")), "we"),
+            ("why --context=c -o json we", Subject::Workloads("deployments", text("")), "we"),
+            ("why deploy/we", Subject::Workloads("deployments", text("deploy/")), "deploy/we"),
+            ("why deploy we", Subject::Workloads("deployments", text("")), "we"),
+            ("preview we", Subject::Workloads("deployments", text("")), "we"),
+            ("why sts/d", Subject::Workloads("statefulsets", text("sts/")), "sts/d"),
+            ("why daemonset d", Subject::Workloads("daemonsets", text("")), "d"),
+            ("preview sts/d", Subject::Nothing, "sts/d"),
             ("why web a", Subject::Nothing, "a"),
             ("why rs/a", Subject::Nothing, "rs/a"),
             ("why -n sh", Subject::Namespaces, "sh"),

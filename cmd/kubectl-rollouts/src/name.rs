@@ -94,9 +94,12 @@ fn kind(word: &str) -> Option<Option<Workload>> {
     found.map(|(_, workload)| *workload)
 }
 
-/// `true` for a word of `kubectl` for Deployments.
-pub(crate) fn is_deployment(word: &str) -> bool {
-    kind(word) == Some(None)
+/// Plural resource of Deployments.
+pub(crate) const DEPLOYMENTS: &str = "deployments";
+
+/// Plural resource of a word of `kubectl` for a workload.
+pub(crate) fn plural(word: &str) -> Option<&'static str> {
+    kind(word).map(|workload| workload.map_or(DEPLOYMENTS, Workload::plural))
 }
 
 /// `true` for words of `kubectl` for other objects that own pods.

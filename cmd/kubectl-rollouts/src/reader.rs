@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::server_time::ServerTime;
 
+/// Number of objects of a page, as that of `kubectl`.
+const PAGE: usize = 500;
+
 /// Reads objects as JSON.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
@@ -31,16 +34,49 @@ impl<'a> Reader<'a> {
 
     /// Lists the objects of `path`.
     pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>, ApiError> {
-        let mut list = self.get(path).await?;
-        match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => Ok(items),
-            _ => Ok(Vec::new()),
+        self.list_reduced(path, |object| object).await
+    }
+
+    /// Lists the objects of `path` in pages, and applies `reduce` to each object, so that a long list fits into memory.
+    async fn list_reduced(
+        &self,
+        path: &str,
+        reduce: impl Fn(Value) -> Value,
+    ) -> Result<Vec<Value>, ApiError> {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let mut objects = Vec::new();
+        let mut query = format!("limit={PAGE}");
+        loop {
+            let mut list = match self.get(&format!("{path}{separator}{query}")).await {
+                // The continue token has expired. The rest of the list would have another resource version.
+                Err(error) if error.is_expired() && !objects.is_empty() => {
+                    objects.clear();
+                    self.get(path).await?
+                }
+                list => list?,
+            };
+            if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
+                objects.extend(items.into_iter().map(&reduce));
+            }
+            match list["metadata"]["continue"].as_str() {
+                Some(next) if !next.is_empty() => query = format!("limit={PAGE}&continue={}", escape(next)),
+                _ => return Ok(objects),
+            }
         }
     }
 
     /// Lists the objects of `path`, if that is permitted. A resource that the API server does not serve has no objects.
     pub(crate) async fn list_if_allowed(&self, path: &str) -> Known<Vec<Value>> {
-        match self.list(path).await {
+        self.list_reduced_if_allowed(path, |object| object).await
+    }
+
+    /// Same as [`list_if_allowed`](Self::list_if_allowed). Applies `reduce` to each object of a page.
+    pub(crate) async fn list_reduced_if_allowed(
+        &self,
+        path: &str,
+        reduce: impl Fn(Value) -> Value,
+    ) -> Known<Vec<Value>> {
+        match self.list_reduced(path, reduce).await {
             Ok(items) => Known::Read(items),
             Err(error) if error.is_not_found() => Known::Read(Vec::new()),
             Err(error) => Known::Unread(unreadable("list", path, &error)),
@@ -61,7 +97,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Resource of `path` that could not be read.
-fn unreadable(verb: &str, path: &str, error: &ApiError) -> Unreadable {
+pub(crate) fn unreadable(verb: &str, path: &str, error: &ApiError) -> Unreadable {
     let path = path.split('?').next().unwrap_or_default();
     let resource = path.rsplit('/').next().unwrap_or_default();
     let namespace = path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/'));
@@ -79,10 +115,10 @@ const SINGLE_NODES: usize = 20;
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
 
 /// List of a [`Snapshot`].
-type Field = fn(&mut Snapshot) -> &mut Known<Vec<Value>>;
+pub(crate) type Field = fn(&mut Snapshot) -> &mut Known<Vec<Value>>;
 
 /// Lists of a [`Snapshot`]: version, resource and field.
-const LISTS: [(&str, &str, Field); 8] = [
+pub(crate) const LISTS: [(&str, &str, Field); 8] = [
     ("apps/v1", "deployments", |snapshot| &mut snapshot.deployments),
     ("apps/v1", "replicasets", |snapshot| &mut snapshot.replica_sets),
     ("v1", "pods", |snapshot| &mut snapshot.pods),
@@ -135,20 +171,33 @@ pub(crate) async fn read_snapshots(
     let names = deployments.iter().filter_map(|deployment| deployment["metadata"]["namespace"].as_str());
     let namespaces: BTreeSet<String> = names.map(str::to_owned).collect();
     let mut snapshots = read_lists(reader, namespace, &namespaces, &[]).await;
-    let pods = snapshots.values().flat_map(|snapshot| snapshot.pods.seen());
-    let names: BTreeSet<String> =
-        pods.filter_map(|pod| pod["spec"]["nodeName"].as_str()).map(str::to_owned).collect();
-    let nodes = read_nodes(reader, names).await;
-    let lease = reader.get_if_allowed(LEASE).await;
-    for (name, snapshot) in &mut snapshots {
-        snapshot.namespace = reader.get_if_allowed(&format!("/api/v1/namespaces/{name}")).await;
-        snapshot.nodes.clone_from(&nodes);
-        snapshot.lease.clone_from(&lease);
-    }
+    let nodes = read_nodes(reader, &snapshots).await;
+    read_single_objects(reader, &mut snapshots, &nodes).await;
     snapshots
 }
 
-async fn read_nodes(reader: &Reader<'_>, names: BTreeSet<String>) -> Known<Vec<Value>> {
+/// Reads the namespaces and the Lease, and adds the nodes.
+pub(crate) async fn read_single_objects(
+    reader: &Reader<'_>,
+    snapshots: &mut BTreeMap<String, Snapshot>,
+    nodes: &Known<Vec<Value>>,
+) {
+    let lease = reader.get_if_allowed(LEASE).await;
+    for (name, snapshot) in snapshots {
+        snapshot.namespace = reader.get_if_allowed(&format!("/api/v1/namespaces/{name}")).await;
+        snapshot.nodes.clone_from(nodes);
+        snapshot.lease.clone_from(&lease);
+    }
+}
+
+/// Reads the nodes of the pods.
+pub(crate) async fn read_nodes(
+    reader: &Reader<'_>,
+    snapshots: &BTreeMap<String, Snapshot>,
+) -> Known<Vec<Value>> {
+    let pods = snapshots.values().flat_map(|snapshot| snapshot.pods.seen());
+    let names: BTreeSet<String> =
+        pods.filter_map(|pod| pod["spec"]["nodeName"].as_str()).map(str::to_owned).collect();
     if names.len() > SINGLE_NODES {
         return reader.list_if_allowed("/api/v1/nodes").await;
     }

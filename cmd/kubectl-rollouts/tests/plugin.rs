@@ -329,7 +329,7 @@ async fn watch_prints_after_a_change() {
     let change = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": "app:broken" }] } } } });
     cluster.patch("/apis/apps/v1/namespaces/shop/deployments/web", &change).await;
     // A line for each change. Without watches, the cluster is read every 10 seconds.
-    let line = "Z shop/web image_pull: Stuck because";
+    let line = "Z shop/web image_pull: ";
     let stuck = tokio::task::spawn_blocking(move || watching.until(line, Duration::from_secs(8)));
     stuck.await.unwrap();
 }

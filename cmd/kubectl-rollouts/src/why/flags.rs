@@ -98,6 +98,8 @@ const AFTER_HELP: &str = "\
 Examples:
   # Explain the rollout of a Deployment
   kubectl rollouts why web -n shop
+  # Explain a StatefulSet or a DaemonSet
+  kubectl rollouts why statefulset/db -n shop
   # All rollouts of the cluster, the worst first, with common causes
   kubectl rollouts why -A -o wide
   # The cause alone
@@ -126,7 +128,7 @@ pub(crate) fn command() -> Command {
             Arg::new("name")
                 .value_name("NAME")
                 .num_args(0..)
-                .help("Deployment, as NAME, deployment/NAME or deployment NAME"),
+                .help("Deployment as NAME; or deployment/NAME, statefulset/NAME, daemonset/NAME"),
         )
         .arg(
             switch("all-namespaces", "Print the rollouts of all namespaces")

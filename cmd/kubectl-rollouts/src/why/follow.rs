@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use kcm_clock::Clock;
 use kcm_rollouts::{Diagnosis, State, printable};
 
-use super::{WhyError, changes::Changes, exit_code, flags::WhyFlags, output::Printer, reading::Reading};
+use super::{WhyError, cache::Cache, exit_code, flags::WhyFlags, output::Printer, reading::Reading};
 use crate::connection::Connection;
 
 /// Minimum time for which changes are collected before the cluster is read. Not less than the last reading took.
@@ -50,11 +50,12 @@ async fn follow(
     last: &mut Vec<String>,
 ) -> Result<u8, WhyError> {
     let namespace = (!flags.all_namespaces).then_some(&*connection.namespace);
-    let mut changes = Changes::watch(&connection.client, namespace);
+    let cache = Cache::start(&connection.client, namespace, flags);
+    cache.settle().await;
     let mut failures = Failures::default();
     loop {
         let started = clock.monotonic();
-        let reading = match Reading::read(connection, flags, clock).await {
+        let reading = match Reading::cached(connection, flags, clock, &cache).await {
             Ok(reading) => reading,
             Err(error) => {
                 failures.check(error)?;
@@ -65,6 +66,9 @@ async fn follow(
         failures = Failures { has_read: true, is_reported: false };
         let took = clock.monotonic().saturating_sub(started);
         let found = reading.diagnose(reading.now)?;
+        if found.is_empty() && !flags.until.is_empty() {
+            return Err(WhyError::NoMatch);
+        }
         printer.print(&reading, &found, reading.now)?;
         *last = found.iter().filter(|one| one.state != State::Complete).map(describe).collect();
         let states: Vec<State> = found.iter().map(|one| one.state).collect();
@@ -72,8 +76,10 @@ async fn follow(
             printer.finish(&reading, &found, reading.now)?;
             return Ok(exit_code(&found));
         }
-        changes.watch_optional(&connection.client, namespace, flags.name.as_deref(), &reading);
-        wait(&changes, &reading, flags, clock, printer).await?;
+        let (changed, is_complete) = (|| cache.changed(), || cache.is_complete());
+        if wait(changed, is_complete, &reading, flags, clock, printer).await? == Next::Poll {
+            cache.poll(clock).await;
+        }
         // Also limits the load of a namespace in which objects change all the time.
         clock.sleep(SETTLE.max(took)).await;
     }
@@ -84,29 +90,39 @@ fn describe(diagnosis: &Diagnosis) -> String {
     format!("{}/{}: {}", diagnosis.namespace, diagnosis.name, diagnosis.summary.trim_end_matches('.'))
 }
 
+/// Next reading.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// The cached objects, which have changed or have another diagnosis.
+    Read,
+    /// What may not be watched.
+    Poll,
+}
+
 /// Waits for a change of the objects, or for a time at which the same objects have another diagnosis.
 async fn wait(
-    changes: &Changes,
+    changed: impl AsyncFn(),
+    is_complete: impl Fn() -> bool,
     reading: &Reading,
     flags: &WhyFlags,
     clock: &dyn Clock,
     printer: &mut Printer,
-) -> Result<(), WhyError> {
+) -> Result<Next, WhyError> {
     let tick = if flags.name.is_some() { TICK } else { TABLE_TICK };
     let read_at = clock.monotonic();
     loop {
         tokio::select! {
-            () = changes.next() => return Ok(()),
+            () = changed() => return Ok(Next::Read),
             () = clock.sleep(tick) => {}
         }
-        if !changes.is_complete() && clock.monotonic().saturating_sub(read_at) >= POLL {
-            return Ok(());
+        if !is_complete() && clock.monotonic().saturating_sub(read_at) >= POLL {
+            return Ok(Next::Poll);
         }
         let now = reading.present(clock);
         let found = reading.diagnose(now)?;
         if printer.differs(&found) {
             // The objects that are not watched, such as the Lease, may have changed.
-            return Ok(());
+            return Ok(Next::Read);
         }
         if printer.redraws() {
             printer.print(reading, &found, now)?;
@@ -148,7 +164,7 @@ mod tests {
     use crate::why::flags::command;
 
     /// Time until the objects have another diagnosis. `None` if that takes longer than an hour.
-    async fn time_until_a_reading(deployment: Value, changes: &Changes) -> Option<Duration> {
+    async fn time_until_a_reading(deployment: Value, is_complete: bool) -> Option<(Duration, Next)> {
         let clock = SimulatedClock::new("2026-01-15T00:00:00Z".parse().unwrap());
         let snapshot = Snapshot {
             replica_sets: Known::Read(Vec::new()),
@@ -160,11 +176,12 @@ mod tests {
         let mut printer = Printer::new(&flags);
         printer.record(&reading.diagnose(reading.now).unwrap());
         let start = clock.monotonic();
-        tokio::select! {
-            outcome = wait(changes, &reading, &flags, &clock, &mut printer) => outcome.unwrap(),
+        let changed = || std::future::pending();
+        let next = tokio::select! {
+            outcome = wait(changed, || is_complete, &reading, &flags, &clock, &mut printer) => outcome.unwrap(),
             () = clock.sleep(Duration::from_secs(3600)) => return None,
-        }
-        Some(clock.monotonic().saturating_sub(start))
+        };
+        Some((clock.monotonic().saturating_sub(start), next))
     }
 
     fn deployment(paused: bool) -> Value {
@@ -182,17 +199,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn cluster_is_read_when_time_changes_the_diagnosis() {
         // A rollout that does not begin is reported after a time.
-        let time = time_until_a_reading(deployment(false), &Changes::none()).await.unwrap();
-        assert!((50..=70).contains(&time.as_secs()), "{time:?}");
+        let (time, next) = time_until_a_reading(deployment(false), true).await.unwrap();
+        assert!((50..=70).contains(&time.as_secs()) && next == Next::Read, "{time:?}");
         // A diagnosis that does not depend on the time is not read again.
-        assert_eq!(time_until_a_reading(deployment(true), &Changes::none()).await, None);
+        assert_eq!(time_until_a_reading(deployment(true), true).await, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn cluster_is_polled_while_a_watch_has_not_started() {
-        let mut changes = Changes::none();
-        changes.add(|| false);
-        assert_eq!(time_until_a_reading(deployment(true), &changes).await, Some(POLL));
+        assert_eq!(time_until_a_reading(deployment(true), false).await, Some((POLL, Next::Poll)));
     }
 
     #[test]

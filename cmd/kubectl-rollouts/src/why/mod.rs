@@ -1,6 +1,6 @@
 //! Subcommand `why`.
 
-mod changes;
+mod cache;
 mod common;
 pub(crate) mod flags;
 mod follow;
@@ -31,6 +31,9 @@ pub(crate) enum WhyError {
     /// The Deployment or the namespace does not exist.
     #[error("{0}")]
     Missing(String),
+    /// No object has the labels, so no state of `--until` can be reached.
+    #[error("no matching resources found")]
+    NoMatch,
     /// The context of the controller manager is invalid.
     #[error(transparent)]
     Manager(#[from] ClientConfigError),

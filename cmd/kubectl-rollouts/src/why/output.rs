@@ -2,13 +2,13 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, IsTerminal as _, Write as _},
 };
 
 use kcm_clock::Timestamp;
 use kcm_rollouts::{
-    Cause, Diagnosis, Effect, Replicas, State, printable, printable_json,
+    Cause, Diagnosis, Effect, Replicas, State, Unreadable, grants, printable, printable_json,
     render::{self, Style},
 };
 use serde::Serialize;
@@ -154,8 +154,8 @@ impl Printer {
             }
             (Output::Text(_), []) => Ok("No Deployments found.\n".to_owned()),
             (Output::Text(columns), all) => {
-                let common = common_text(&common());
-                Ok(terminal(self.style, |style| render::table(all, columns, now, style) + &common))
+                let notes = common_text(&common()) + &not_read(all);
+                Ok(terminal(self.style, |style| render::table(all, columns, now, style) + &notes))
             }
             (output, [one]) if self.is_single => encode(one, output),
             (output, _) => {
@@ -210,6 +210,28 @@ fn common_text(common: &[CommonCause]) -> String {
     }
     let lines: String = common.iter().map(|cause| format!("  {}\n", cause.describe())).collect();
     format!("\nCommon causes\n{lines}")
+}
+
+/// Resources that could not be read for a row of a table, and the commands that permit it.
+fn not_read(found: &[Diagnosis]) -> String {
+    let mut unreadable: Vec<Unreadable> = Vec::new();
+    let mut commands: Vec<String> = Vec::new();
+    let mut namespaces = BTreeSet::new();
+    // The rows of a namespace have the same objects.
+    for diagnosis in found.iter().filter(|one| namespaces.insert(&one.namespace)) {
+        for one in &diagnosis.unreadable {
+            if !unreadable.contains(one) {
+                unreadable.push(one.clone());
+            }
+        }
+        for command in grants(&diagnosis.namespace, &diagnosis.unreadable) {
+            if !commands.contains(&command.command) {
+                commands.push(command.command);
+            }
+        }
+    }
+    let lines: String = commands.iter().map(|command| format!("  {command}\n")).collect();
+    render::not_read(&unreadable) + &lines
 }
 
 fn encode(value: &impl Serialize, output: Output) -> Result<String, WhyError> {

@@ -7,9 +7,10 @@ use kcm_preview::try_commands;
 use kcm_rollouts::{ControllerState, Diagnosis, Snapshot, Unreadable, Workload, diagnose, diagnose_workload};
 use serde_json::Value;
 
-use super::{WhyError, flags::WhyFlags, missing, queues};
+use super::{WhyError, cache::Cache, flags::WhyFlags, missing, queues};
 use crate::{
     connection::Connection,
+    name::DEPLOYMENTS,
     reader::{Reader, escape, path, read_snapshots},
 };
 
@@ -52,7 +53,35 @@ impl Reading {
             Some(name) => vec![one(&reader, flags.workload, &connection.namespace, name).await?],
             None => all(&reader, namespace, flags.selector.as_deref()).await?,
         };
-        let mut snapshots = read_snapshots(&reader, namespace, &deployments).await;
+        let snapshots = read_snapshots(&reader, namespace, &deployments).await;
+        Self::with_queues(connection, flags, clock, &reader, deployments, snapshots).await
+    }
+
+    /// As [`read`](Self::read), with the lists of the cache.
+    pub(super) async fn cached(
+        connection: &Connection,
+        flags: &WhyFlags,
+        clock: &dyn Clock,
+        cache: &Cache,
+    ) -> Result<Self, WhyError> {
+        let reader = Reader::new(&connection.client);
+        let namespace = (!flags.all_namespaces).then_some(&*connection.namespace);
+        let deployments = match &flags.name {
+            Some(name) => vec![one(&reader, flags.workload, &connection.namespace, name).await?],
+            None => existing(&reader, namespace, cache.deployments()?).await?,
+        };
+        let snapshots = cache.snapshots(&reader, &deployments).await;
+        Self::with_queues(connection, flags, clock, &reader, deployments, snapshots).await
+    }
+
+    async fn with_queues(
+        connection: &Connection,
+        flags: &WhyFlags,
+        clock: &dyn Clock,
+        reader: &Reader<'_>,
+        deployments: Vec<Value>,
+        mut snapshots: BTreeMap<String, Snapshot>,
+    ) -> Result<Self, WhyError> {
         let now = reader.server_time.now(clock);
         let read_at = clock.monotonic();
         let mut queues_unreadable = None;
@@ -108,12 +137,6 @@ impl Reading {
         let elapsed = clock.monotonic().saturating_sub(self.read_at);
         self.now.checked_add(elapsed).unwrap_or(self.now)
     }
-
-    /// `true` if the list of the resource, such as `events`, could not be read.
-    pub(super) fn is_unreadable(&self, resource: &str) -> bool {
-        let mut snapshots = self.snapshots.values();
-        snapshots.any(|snapshot| snapshot.unread().iter().any(|one| one.resource == resource))
-    }
 }
 
 /// Reads one Deployment or other workload.
@@ -123,11 +146,11 @@ async fn one(
     namespace: &str,
     name: &str,
 ) -> Result<Value, WhyError> {
-    let resource = format!("{}s", workload.map_or("deployment", Workload::resource));
+    let resource = workload.map_or(DEPLOYMENTS, Workload::plural);
     let object = format!("{resource}/{}", escape(name));
     match reader.get(&path("apps/v1", Some(&escape(namespace)), &object)).await {
         Err(error) if error.is_not_found() => {
-            Err(WhyError::Missing(missing::workload(reader, &resource, namespace, name).await))
+            Err(WhyError::Missing(missing::workload(reader, resource, namespace, name).await))
         }
         other => Ok(other?),
     }
@@ -141,6 +164,15 @@ async fn all(
 ) -> Result<Vec<Value>, WhyError> {
     let query = format!("deployments?labelSelector={}", escape(selector.unwrap_or_default()));
     let found = reader.list(&path("apps/v1", namespace, &query)).await?;
+    existing(reader, namespace, found).await
+}
+
+/// Returns `found`, unless it is empty because the namespace does not exist.
+async fn existing(
+    reader: &Reader<'_>,
+    namespace: Option<&str>,
+    found: Vec<Value>,
+) -> Result<Vec<Value>, WhyError> {
     // The list of a namespace that does not exist is empty.
     if let (Some(namespace), true) = (namespace, found.is_empty())
         && let Some(error) = missing::namespace(reader, namespace).await
