@@ -15,7 +15,7 @@ const DOCUMENT: &str = "docs/rollouts-preview.md";
 const PICTURE: &str = "docs/images/preview.svg";
 
 fn read(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)).unwrap()
 }
 
 #[test]

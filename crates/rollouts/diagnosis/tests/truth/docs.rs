@@ -13,9 +13,9 @@ use crate::{
     world::{World, deployment, simulate},
 };
 
-const PAGE: &str = include_str!("../../../../docs/rollouts.md");
+const PAGE: &str = include_str!("../../../../../docs/rollouts.md");
 
-const README: &str = include_str!("../../../../README.md");
+const README: &str = include_str!("../../../../../README.md");
 
 fn check(output: &str) {
     assert!(PAGE.contains(output), "docs/rollouts.md does not contain:\n{output}");
