@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::harness::assets;
 
 fn test_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Command line of the manager, with the options of the recordings: one worker per controller and a high rate limit.
@@ -26,7 +26,7 @@ fn manager() -> String {
         "'{}' --kubeconfig={{kubeconfig}} --controllers={{controllers}} --leader-elect=false --secure-port=0 \
          --kube-api-qps=1000 --kube-api-burst=1000 --concurrent-deployment-syncs=1 \
          --concurrent-replicaset-syncs=1",
-        env!("CARGO_BIN_EXE_kube-controller-manager")
+        kcm_testkit::program("kube-controller-manager").display()
     )
 }
 

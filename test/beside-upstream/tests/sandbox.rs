@@ -2,8 +2,6 @@
 //! reached the manager, apart from bursts. The manager must stay within the bounds of the fault.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
-use std::path::Path;
-
 use tokio::sync::RwLock;
 
 /// Locked for writing by a hostile client, which takes a processor and times the probes.
@@ -15,8 +13,8 @@ async fn check(fault: &str) {
     let _shared = if is_client { None } else { Some(MACHINE.read().await) };
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("manager.log");
-    let program = Path::new(env!("CARGO_BIN_EXE_kube-controller-manager"));
-    let exceeded = beside_upstream::run_embedded(fault, program, &log).await.unwrap();
+    let program = kcm_testkit::program("kube-controller-manager");
+    let exceeded = beside_upstream::run_embedded(fault, &program, &log).await.unwrap();
     let log = std::fs::read_to_string(&log).unwrap_or_default();
     let tail: Vec<_> = log.lines().rev().take(20).collect();
     assert!(exceeded.is_empty(), "{fault}: {exceeded:?}\n{tail:#?}");

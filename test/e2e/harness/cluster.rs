@@ -151,13 +151,13 @@ impl Cluster {
             ApiServer::Embedded(server) => format!("--master={}", server.url()),
             ApiServer::Real(plane) => format!("--kubeconfig={}", plane.kubeconfig("manager").display()),
         };
-        self.start(name, env!("CARGO_BIN_EXE_kube-controller-manager").into(), &access, flags).await
+        self.start(name, kcm_testkit::program("kube-controller-manager").into(), &access, flags).await
     }
 
     /// Starts the manager with another kubeconfig.
     pub(crate) async fn manager_as(&self, name: &str, kubeconfig: &Path, flags: &[&str]) -> Manager {
         let access = format!("--kubeconfig={}", kubeconfig.display());
-        self.start(name, env!("CARGO_BIN_EXE_kube-controller-manager").into(), &access, flags).await
+        self.start(name, kcm_testkit::program("kube-controller-manager").into(), &access, flags).await
     }
 
     /// Starts upstream's manager.

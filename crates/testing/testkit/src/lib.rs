@@ -1,5 +1,5 @@
 //! Fakes that the tests of several crates share: an API server with scripted responses, a captured log, a
-//! certificate authority, and unused ports.
+//! certificate authority, unused ports, and the paths of programs.
 //!
 //! A dev-dependency only. It depends on HTTP and the clock but not on the client, so that the tests of each layer can use
 //! it.
@@ -12,12 +12,14 @@
 mod api_server;
 mod certificates;
 mod log;
+mod program;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 pub use api_server::{FakeApiServer, FakeResponse, RecordedRequest};
 pub use certificates::{CertificateAuthority, Identity};
 pub use log::CapturedLog;
+pub use program::program;
 
 /// Returns a local address with a port that no process used a moment ago.
 ///

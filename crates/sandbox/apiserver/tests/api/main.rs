@@ -14,6 +14,7 @@ mod faults;
 mod isolation;
 mod kube;
 mod lagging;
+mod lean_types;
 mod negotiation;
 mod pods;
 mod proxy;

@@ -1,7 +1,5 @@
 //! Lossless objects and pod templates in protobuf, as the embedded API server encodes and decodes them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
-
 use kcm_api::{
     Deployment, LabelSelector, PodTemplate, ProtobufError, ReplicaSet, hash,
     protobuf::{MessageBuilder, envelope, open_envelope},
@@ -9,7 +7,7 @@ use kcm_api::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-#[path = "../src/recorded.rs"]
+#[path = "../../../../apimachinery/api/src/recorded.rs"]
 mod recorded;
 
 /// Sends the spec of a template through protobuf.
