@@ -272,7 +272,8 @@ fn resources(folder: &Path) -> Vec<Value> {
 
 /// Documents of a file below `deploy/`.
 fn documents(path: &str) -> Vec<Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cmd/kube-controller-manager/deploy").join(path);
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cmd/kube-controller-manager/deploy").join(path);
     let text = fs::read_to_string(&file).unwrap();
     text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }

@@ -3,13 +3,12 @@
 use std::{env, io, path::Path};
 
 use beside_upstream::{HostileClient, Programs, SuiteError, Task};
+use load_tests::measure::{ProgramError, program};
 use thiserror::Error;
-
-use crate::measure::program::{self, ProgramError};
 
 /// Error of the task.
 #[derive(Debug, Error)]
-pub enum TaskError {
+pub(crate) enum TaskError {
     /// A program cannot be built.
     #[error(transparent)]
     Program(#[from] ProgramError),
@@ -23,7 +22,7 @@ pub enum TaskError {
 /// # Errors
 ///
 /// Returns an error if a program cannot be built or started, or a file cannot be written.
-pub fn run(words: &[&str]) -> Result<Option<()>, TaskError> {
+pub(crate) fn run(words: &[&str]) -> Result<Option<()>, TaskError> {
     let Some(task) = Task::parse(words) else { return Ok(None) };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (folder, page) = (root.join("target/beside-upstream"), root.join("docs/beside-upstream.md"));
@@ -43,7 +42,7 @@ pub fn run(words: &[&str]) -> Result<Option<()>, TaskError> {
 /// # Errors
 ///
 /// Returns an error if a certificate cannot be made, or stdout cannot be written.
-pub fn run_client(words: &[&str]) -> Result<Option<()>, TaskError> {
+pub(crate) fn run_client(words: &[&str]) -> Result<Option<()>, TaskError> {
     let Some(client) = HostileClient::parse(words) else { return Ok(None) };
     program::runtime()?.block_on(client.run(io::stdout()))?;
     Ok(Some(()))

@@ -1,4 +1,6 @@
-//! Development tasks: `cargo xtask TASK`.
+//! Development tasks: `cargo xtask TASK`. The tasks are in the suites of `test`.
+
+mod beside;
 
 use std::{
     env,
@@ -7,13 +9,15 @@ use std::{
     process::ExitCode,
 };
 
-use serde_json::json;
-use thiserror::Error;
-use xtask::{
-    acceptance, answer, beside, budget, e2e_report,
+use load_tests::{apiserver_load, budget, manager_load, manager_memory};
+use recorded_cases::{
+    answer,
     input::{self, InputError},
-    load, manager_load, manager_memory, planted_bugs, record, simulate,
+    record,
 };
+use serde_json::json;
+use simulation_tasks::{planted_bugs, simulate};
+use thiserror::Error;
 
 const USAGE: &str = "Usage: cargo xtask TASK
 
@@ -46,12 +50,12 @@ Tasks:
         --growth       print the instructions per object for 1, 3 and 10 times the objects
 
   e2e-report DIR
-      Write docs/e2e.md from the results of hack/upstream-tests/run in DIR.
+      Write docs/e2e.md from the results of test/upstream/run in DIR.
 
   kubectl-acceptance [--update-docs] [--newest] [--only N,N,...]
       Run the kubectl acceptance checks against the sandbox with every installed kubectl version and print the
       results. If KUBECONFIG_REAL is set, run them against the cluster of that kubeconfig.
-        --update-docs  write the results to docs/sandbox.md
+        --update-docs  write the results to test/kubectl/README.md
         --newest       use the newest kubectl version only
         --only         run these checks only
 
@@ -117,13 +121,13 @@ enum TaskError {
     #[error(transparent)]
     Budget(#[from] budget::TaskError),
     #[error(transparent)]
-    E2eReport(#[from] e2e_report::TaskError),
+    E2eReport(#[from] upstream_tests::TaskError),
     #[error(transparent)]
-    Acceptance(#[from] acceptance::TaskError),
+    Acceptance(#[from] kubectl_acceptance::TaskError),
     #[error(transparent)]
     Record(#[from] record::TaskError),
     #[error(transparent)]
-    Load(#[from] load::TaskError),
+    Load(#[from] apiserver_load::TaskError),
     #[error(transparent)]
     PlantedBugs(#[from] planted_bugs::TaskError),
     #[error(transparent)]
@@ -151,9 +155,9 @@ fn run() -> Result<(), TaskError> {
         // Started by `beside-upstream`.
         ["beside-upstream-client", words @ ..] => Ok(beside::run_client(words)?.ok_or(TaskError::Usage)?),
         ["budget", flags @ ..] => Ok(budget::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
-        ["e2e-report", folder] => Ok(e2e_report::run(Path::new(folder))?),
+        ["e2e-report", folder] => Ok(upstream_tests::run(Path::new(folder))?),
         ["apiserver-load", flags @ ..] => {
-            let task = load::Task::parse(flags).ok_or(TaskError::Usage)?;
+            let task = apiserver_load::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
         }
         ["manager-load", flags @ ..] => {
@@ -169,7 +173,7 @@ fn run() -> Result<(), TaskError> {
             Ok(task.run()?)
         }
         ["kubectl-acceptance", flags @ ..] => {
-            let task = acceptance::Task::parse(flags).ok_or(TaskError::Usage)?;
+            let task = kubectl_acceptance::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
         }
         ["planted-bugs", flags @ ..] => {

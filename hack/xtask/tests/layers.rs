@@ -23,8 +23,8 @@ const HTTP: &[&str] = &[
     "tower",
     "tower-http",
 ];
-/// Crates that may depend on them. xtask compares responses of API servers, and
-/// beside-upstream contains a proxy.
+/// Crates that may depend on them. kubectl-acceptance compares responses of
+/// API servers, and beside-upstream contains a proxy.
 const MAY_KNOW_HTTP: &[&str] = &[
     "beside-upstream",
     "kcm-client",
@@ -35,8 +35,8 @@ const MAY_KNOW_HTTP: &[&str] = &[
     "kcm-testkit",
     "kube-controller-manager",
     "kube-sandbox",
+    "kubectl-acceptance",
     "kubectl-rollouts",
-    "xtask",
 ];
 
 /// Crates of pure functions, which neither wait nor log.

@@ -1,8 +1,0 @@
-//! Common parts of benchmarks: programs, process statistics, tables.
-
-pub(crate) mod process;
-pub(crate) mod program;
-mod table;
-
-pub use program::ProgramError;
-pub(crate) use table::{Measure, table};

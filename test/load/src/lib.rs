@@ -1,0 +1,7 @@
+//! Measurements of the manager and the sandbox, beside upstream's programs if given. `README.md` lists them.
+
+pub mod apiserver_load;
+pub mod budget;
+pub mod manager_load;
+pub mod manager_memory;
+pub mod measure;
