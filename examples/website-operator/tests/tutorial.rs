@@ -1,87 +1,84 @@
-//! `docs/tutorial.md`: its code blocks are the files of this crate, which are compiled and tested.
+//! `docs/tutorial.md`: its code blocks are excerpts of this crate, which is compiled and tested.
+//!
+//! A comment before a block names the file and the items of the excerpt: `<!-- src/plan.rs: pub fn plan, fn owned -->`.
+//! Without items the block is the whole file. `UPDATE_TUTORIAL=1` writes the blocks.
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
+    env, fs,
+    path::{Path, PathBuf},
     process::Command,
 };
-
-/// Code block of the tutorial.
-struct Block {
-    /// File that the paragraph before the block names last, relative to this crate.
-    file: String,
-    language: String,
-    text: String,
-}
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-fn blocks() -> Vec<Block> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let tutorial = fs::read_to_string(root.join("docs/tutorial.md")).unwrap();
-    let mut blocks = Vec::new();
-    let (mut before, mut lines) = (String::new(), tutorial.lines());
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join("docs/tutorial.md")
+}
+
+/// Returns the page with the excerpts that its comments name.
+fn with_excerpts(page: &str) -> String {
+    let mut written = String::new();
+    let mut lines = page.lines();
     while let Some(line) = lines.next() {
-        if let Some(language) = line.strip_prefix("```") {
-            let text: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
-            let file = before.rsplit('`').nth(1).unwrap_or_default().to_owned();
-            blocks.push(Block { file, language: language.to_owned(), text: text.join("\n") });
-        } else if !line.is_empty() {
-            line.clone_into(&mut before);
+        written.push_str(&format!("{line}\n"));
+        let named = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
+        if let Some(named) = named {
+            let fence = lines.next().filter(|fence| fence.starts_with("```")).unwrap();
+            lines.by_ref().find(|line| *line == "```").unwrap();
+            written.push_str(&format!("{fence}\n{}\n```\n", excerpt(named)));
         }
     }
-    blocks
+    written
 }
 
-fn without_blank_lines(text: &str) -> Vec<&str> {
-    text.lines().filter(|line| !line.is_empty()).collect()
+/// Returns the excerpt that a comment names.
+fn excerpt(named: &str) -> String {
+    let Some((file, items)) = named.split_once(": ") else { return read(named).trim_end().to_owned() };
+    let text = read(file);
+    let lines: Vec<_> = text.lines().collect();
+    let items = items.split(", ").map(|name| {
+        item(&lines, name).unwrap_or_else(|| panic!("{file} has no item that begins with {name:?}"))
+    });
+    items.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns the item that begins with `name`, with its comments and attributes, and without its indentation.
+fn item(lines: &[&str], name: &str) -> Option<String> {
+    let at = lines.iter().position(|line| line.trim_start().starts_with(name))?;
+    let indentation = lines[at].len() - lines[at].trim_start().len();
+    let (first, length) = if name.ends_with(':') {
+        // A key of YAML ends before the next line that is not indented.
+        (0, lines[at + 1..].iter().take_while(|line| line.starts_with(' ')).count())
+    } else {
+        let is_outside = |line: &str| line.is_empty() || line.ends_with('{');
+        let closes = |line: &&str| line.trim_start() == "}" && line.len() == indentation + 1;
+        let first = lines[..at].iter().rev().take_while(|line| !is_outside(line)).count();
+        (first, lines[at..].iter().position(closes)?)
+    };
+    let lines = lines[at - first..=at + length].iter();
+    Some(lines.map(|line| line.get(indentation..).unwrap_or_default()).collect::<Vec<_>>().join("\n"))
 }
 
 #[test]
-fn blocks_are_parts_of_the_files_that_they_name() {
-    for Block { file, language, text } in blocks() {
-        match language.as_str() {
-            "rust" | "yaml" => assert!(read(&file).contains(&text), "not in {file}:\n{text}"),
-            // Checked below.
-            "toml" | "sh" => {}
-            _ => panic!("language {language:?} of a block is not checked:\n{text}"),
-        }
-    }
-}
-
-#[test]
-fn blocks_of_a_source_file_make_up_the_file() {
-    let mut files = BTreeMap::<String, String>::new();
-    for Block { file, text, .. } in blocks() {
-        if file.starts_with("src/") && !file.ends_with("/tests.rs") {
-            let whole = files.entry(file).or_default();
-            whole.push_str(&text);
-            whole.push('\n');
-        }
-    }
-    let sources = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
-    let sources: BTreeSet<_> = sources
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".rs"))
-        .map(|name| format!("src/{name}"))
-        .collect();
-    assert_eq!(files.keys().cloned().collect::<BTreeSet<_>>(), sources);
-    for (file, text) in files {
-        let source = read(&file);
-        assert_eq!(without_blank_lines(&text), without_blank_lines(&source), "{file}");
+fn blocks_are_excerpts_of_this_crate() {
+    let text = fs::read_to_string(page()).unwrap();
+    let written = with_excerpts(&text);
+    if env::var_os("UPDATE_TUTORIAL").is_some() {
+        fs::write(page(), &written).unwrap();
+    } else {
+        assert!(written == text, "run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial");
     }
 }
 
 #[test]
 fn shell_blocks_print_what_the_text_says() {
-    let shell: Vec<_> = blocks().into_iter().filter(|block| block.language == "sh").collect();
-    let commands: Vec<_> = shell.iter().flat_map(|block| block.text.lines()).collect();
+    let commands = blocks("sh").join("\n");
     // `cargo test` is this test.
-    assert_eq!(commands, ["cargo new website-operator", "cargo test", "cargo run -- crd > deploy/crd.yaml"]);
+    assert_eq!(commands, "cargo new website-operator\ncargo test\ncargo run -- crd > deploy/crd.yaml");
     let output = Command::new(env!("CARGO_BIN_EXE_website-operator")).arg("crd").output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), read("deploy/crd.yaml"));
@@ -90,7 +87,7 @@ fn shell_blocks_print_what_the_text_says() {
 /// The manifest of the tutorial has the dependencies of this crate, with versions in place of the workspace's paths.
 #[test]
 fn manifest_has_the_dependencies_of_this_crate() {
-    let block = manifest();
+    let block = blocks("toml").remove(0);
     let own = read("Cargo.toml");
     for table in ["dependencies", "dev-dependencies"] {
         assert_eq!(dependencies(&block, table), dependencies(&own, table), "{table}");
@@ -101,47 +98,11 @@ fn manifest_has_the_dependencies_of_this_crate() {
     }
 }
 
-/// Builds the crate from the blocks alone, outside of the workspace. Ignored because it compiles all dependencies again:
-///
-/// `cargo test -p website-operator --test tutorial -- --ignored`
-#[test]
-#[ignore = "compiles all dependencies"]
-fn crate_of_the_blocks_builds() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let mut manifest = manifest();
-    manifest.push_str("\n[workspace]\n\n[patch.crates-io]\n");
-    for line in fs::read_to_string(root.join("Cargo.toml")).unwrap().lines() {
-        if let Some((head, path)) = line.split_once("path = \"crates/") {
-            let (name, path) = (head.split(' ').next().unwrap(), path.split('"').next().unwrap());
-            let path = root.join("crates").join(path);
-            manifest.push_str(&format!("{name} = {{ path = {path:?} }}\n"));
-        }
-    }
-    fs::create_dir(folder.path().join("src")).unwrap();
-    fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
-    fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    let mut files = BTreeMap::<String, String>::new();
-    for Block { file, text, .. } in blocks() {
-        if file.starts_with("src/") && !file.ends_with("/tests.rs") {
-            files.entry(file).or_default().push_str(&format!("{text}\n"));
-        }
-    }
-    for (file, text) in files {
-        fs::write(folder.path().join(file), text).unwrap();
-    }
-    let status = Command::new(env!("CARGO"))
-        .args(["check", "--offline"])
-        .env("CARGO_TARGET_DIR", root.join("target/tutorial"))
-        .current_dir(&folder)
-        .status()
-        .unwrap();
-    assert!(status.success());
-}
-
-/// Returns the manifest in the tutorial.
-fn manifest() -> String {
-    blocks().into_iter().find(|block| block.file == "Cargo.toml").unwrap().text
+/// Returns the blocks of a language.
+fn blocks(language: &str) -> Vec<String> {
+    let text = fs::read_to_string(page()).unwrap();
+    let fence = format!("\n```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
 }
 
 /// Returns the dependencies in a table of a manifest with their features. Those of the workspace are included.
