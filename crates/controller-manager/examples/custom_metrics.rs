@@ -8,7 +8,7 @@ use std::{error::Error, sync::Arc};
 
 use kcm_clock::{Clock, RealClock};
 use kcm_controller_manager::Metrics;
-use kcm_metrics::{BuildInfo, Counter, Histogram, MetricsOptions, Spec, lint};
+use kcm_metrics::{BuildInfo, Counter, Histogram, MetricsOptions, Spec};
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 
 const BACKUPS: Spec<1> = Spec::own("operator_backups_total", ["result"], "Finished backups by result.");
@@ -42,6 +42,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for line in text.lines().filter(|line| line.contains("operator_") || line.contains("\"backups\"")) {
         println!("{line}");
     }
-    assert_eq!(lint(&text), []);
+    assert_eq!(kcm_testkit::lint(&text), []);
     Ok(())
 }

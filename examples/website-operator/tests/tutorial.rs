@@ -70,7 +70,7 @@ fn blocks_are_excerpts_of_this_crate() {
     if env::var_os("UPDATE_TUTORIAL").is_some() {
         fs::write(page(), &written).unwrap();
     } else {
-        assert!(written == text, "run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial");
+        assert!(written == text, "run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial excerpts");
     }
 }
 

@@ -47,7 +47,7 @@ fn standby_serves_the_same_paths() {
         let metrics = get(user, port, "/metrics").unwrap();
         let line = format!("leader_election_master_status{{name=\"kube-controller-manager-rs\"}} {leads}\n");
         assert!(metrics.contains(&line), "{user}: {metrics}");
-        assert_eq!(kcm_metrics::lint(&metrics), [], "{user}");
+        assert_eq!(kcm_testkit::lint(&metrics), [], "{user}");
         metrics
     };
     let metrics = leads("a", leader, 1);
@@ -55,7 +55,7 @@ fn standby_serves_the_same_paths() {
     // A standby has no controllers, as upstream.
     assert!(!leads("b", standby, 0).contains("workqueue_adds_total{"));
     for (user, port) in [("a", leader), ("b", standby)] {
-        assert_eq!(kcm_metrics::lint(&get(user, port, "/metrics/slis").unwrap()), [], "{user}");
+        assert_eq!(kcm_testkit::lint(&get(user, port, "/metrics/slis").unwrap()), [], "{user}");
         assert_eq!(get(user, port, "/configz").unwrap_err().code(), Some(403), "{user}");
     }
 }

@@ -4,7 +4,6 @@
 //!
 //! * [`Registry`] creates metrics and exports them in the text format 0.0.4.
 //! * [`ComponentMetrics`], [`ProcessMetrics`] and [`SliMetrics`] are the metrics of every Kubernetes component.
-//! * [`lint`] checks an exposition, as `promtool check metrics` and more.
 //!
 //! Updating a metric takes a few atomic operations and does not allocate.
 //!
@@ -13,14 +12,12 @@
 #![warn(missing_debug_implementations)]
 
 mod component;
-mod lint;
 mod options;
 mod process;
 mod registry;
 mod slis;
 
 pub use component::ComponentMetrics;
-pub use lint::{Problem, lint};
 pub use options::{BuildInfo, MetricsOptions, MetricsOptionsError};
 pub use process::ProcessMetrics;
 pub use registry::{

@@ -217,7 +217,7 @@ async fn metrics_cover_queues_syncs_caches_and_requests() {
         metrics.text()
     };
     let (_, text) = tokio::join!(manager.run(shutdown.clone()), scrape);
-    assert_eq!(kcm_metrics::lint(&text), []);
+    assert_eq!(kcm_testkit::lint(&text), []);
     for series in [
         // The POST of the pod never gets a response.
         "kcm_syncs_in_flight{controller=\"replicaset-controller\"} 1",

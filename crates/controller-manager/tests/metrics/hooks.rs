@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use http::Method;
 use kcm_client::RequestInfo;
 use kcm_controller_manager::Metrics;
-use kcm_metrics::{BuildInfo, MetricsOptions, lint};
+use kcm_metrics::{BuildInfo, MetricsOptions};
 use kcm_runtime::SyncResult;
+use kcm_testkit::lint;
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 
 use crate::everything::{after_everything, clock, metrics, request};

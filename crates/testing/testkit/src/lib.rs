@@ -1,5 +1,5 @@
 //! Fakes that the tests of several crates share: an API server with scripted responses, a captured log, a
-//! certificate authority, unused ports, and the paths of programs.
+//! certificate authority, a lint of metrics, unused ports, and the paths of programs.
 //!
 //! A dev-dependency only. It depends on HTTP and the clock but not on the client, so that the tests of each layer can use
 //! it.
@@ -11,6 +11,7 @@
 
 mod api_server;
 mod certificates;
+mod lint;
 mod log;
 mod program;
 
@@ -18,6 +19,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 pub use api_server::{FakeApiServer, FakeResponse, RecordedRequest};
 pub use certificates::{CertificateAuthority, Identity};
+pub use lint::{Problem, lint};
 pub use log::CapturedLog;
 pub use program::program;
 

@@ -2,8 +2,6 @@
 
 use std::{iter::Peekable, str::Chars};
 
-use crate::options::{is_label_name, is_metric_name};
-
 /// Parsed line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
@@ -155,6 +153,15 @@ fn parse_quoted(text: &str) -> Result<(String, &str), String> {
         }
     }
     Err("label value without a closing quote".to_owned())
+}
+
+fn is_metric_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | ':'))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))
+}
+
+fn is_label_name(text: &str) -> bool {
+    is_metric_name(text) && !text.contains(':')
 }
 
 #[cfg(test)]
