@@ -1,7 +1,4 @@
 //! Number and use of the connections to an API server, against real sockets on loopback.
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
-
-mod support;
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -12,7 +9,7 @@ use kcm_informer::WatchOptions;
 use kcm_testkit::CertificateAuthority;
 use tokio::task::JoinHandle;
 
-use support::{
+use crate::support::{
     Sources as _,
     files::Files,
     options,

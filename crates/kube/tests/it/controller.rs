@@ -1,10 +1,8 @@
 //! `kube_runtime::Controller` on informers of this project.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
-
-mod support;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use crate::support::{cluster, config_map, create, run, settle};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kcm_informer::{Object, SharedInformer, Sources};
@@ -18,7 +16,6 @@ use kube_runtime::{
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use support::{cluster, config_map, create, run, settle};
 use tokio_util::sync::DropGuard;
 
 fn informer<K>(client: &Client) -> (SharedInformer<K>, DropGuard)

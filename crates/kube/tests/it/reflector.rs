@@ -1,7 +1,4 @@
 //! `kcm_informer` beside `kube_runtime::reflector`: one test per row of the table in the documentation of the crate.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
-
-mod support;
 
 use std::{
     sync::{
@@ -11,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{
+    Script, cluster, config_map, create, expired, names, pass, run, run_scripted, scripted, settle, stored,
+    synced,
+};
 use futures_util::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kcm_informer::{
@@ -30,10 +31,6 @@ use kube_runtime::{
 };
 use parking_lot::Mutex;
 use serde_json::json;
-use support::{
-    Script, cluster, config_map, create, expired, names, pass, run, run_scripted, scripted, settle, stored,
-    synced,
-};
 
 type Events = Arc<Mutex<Vec<String>>>;
 

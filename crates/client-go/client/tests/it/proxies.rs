@@ -1,9 +1,5 @@
 //! Connections through proxies, on real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
-
-mod support;
-
 use std::{sync::Arc, time::Duration};
 
 use http::Version;
@@ -12,7 +8,7 @@ use kcm_client::{ApiClient, ClientFactory, ClientOptions, ProxyEnvironment, Rate
 use kcm_clock::{FakeClock, Timestamp};
 use kcm_testkit::CertificateAuthority;
 
-use support::{
+use crate::support::{
     files::Files,
     options,
     proxy::{Connect, Mode, TestProxy},

@@ -1,9 +1,5 @@
 //! Objects in protobuf.
 
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
-
-mod support;
-
 use futures_util::StreamExt;
 use kcm_api::{ApiError, Deployment, Lease, ObjectKey, Pod, ReplicaSet, protobuf::open_envelope};
 use kcm_apiserver::{ApiServer, ApiServerConfig, protobuf};
@@ -14,7 +10,7 @@ use kcm_client::{
 use kcm_testkit::{FakeApiServer, FakeResponse};
 use serde_json::{Value, json};
 
-use support::options;
+use crate::support::options;
 
 const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application/json";
 

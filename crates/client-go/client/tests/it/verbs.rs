@@ -1,6 +1,5 @@
 //! Verbs of `Api` with an embedded API server, for each kind of type: those of k8s-openapi, those of `kcm-api`, custom
 //! resources, and objects whose type is known at run time only.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails that way")]
 
 mod custom;
 mod reads;
@@ -91,7 +90,7 @@ macro_rules! for_each_type {
 
             #[tokio::test]
             async fn custom_resource() {
-                super::$test::<crate::custom::Website>().await;
+                super::$test::<crate::verbs::custom::Website>().await;
             }
 
             #[tokio::test]

@@ -1,7 +1,5 @@
 //! Lists that arrive in pieces, are cut, or end early.
 
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
-
 use std::{
     collections::VecDeque,
     convert::Infallible,

@@ -1,10 +1,8 @@
 //! A custom resource through all parts: informers of typed objects, dynamic objects and metadata, and adoption.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
-
-mod support;
 
 use std::sync::Arc;
 
+use crate::support::{cluster, create, names, run, settle, synced};
 use kcm_api::Selector;
 use kcm_controller_ref_manager::{OwnerIdentity, claim};
 use kcm_informer::{IndexName, Indexers, InformerOptions, Object, SharedInformer, drop_managed_fields};
@@ -17,7 +15,6 @@ use kube_client::{
 use kube_derive::CustomResource;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use support::{cluster, create, names, run, settle, synced};
 
 #[derive(CustomResource, Debug, Clone, Deserialize, Serialize)]
 #[kube(

@@ -1,9 +1,5 @@
 //! Connections and credentials, against real sockets on loopback.
 
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
-
-mod support;
-
 use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future::join_all};
@@ -14,7 +10,7 @@ use kcm_clock::{Clock, FakeClock, Sleep, Timestamp};
 use kcm_informer::{ListWatchErrorKind, WatchOptions};
 use kcm_testkit::CertificateAuthority;
 
-use support::{
+use crate::support::{
     Sources as _,
     files::Files,
     options,

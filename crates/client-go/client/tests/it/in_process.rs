@@ -1,9 +1,5 @@
 //! Requests and the handling of responses, with a scripted server in simulated time.
 
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
-
-mod support;
-
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -18,7 +14,7 @@ use kcm_informer::{ListOptions, ListWatchError, ListWatchErrorKind, WatchEvent, 
 use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
 use serde_json::{Value, json};
 
-use support::{Clients as _, Sources as _, options};
+use crate::support::{Clients as _, Sources as _, options};
 
 fn scripted(responses: impl IntoIterator<Item = FakeResponse>) -> FakeApiServer {
     FakeApiServer::scripted(responses)

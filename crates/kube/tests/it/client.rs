@@ -1,10 +1,10 @@
 //! The traits of the informer, the election, events and adoption over a kube client, against the embedded API server.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
-
-mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use crate::support::{
+    clock, cluster, cluster_and_server, config_map, create, names, pass, run, settle, synced,
+};
 use futures_util::StreamExt;
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -27,7 +27,6 @@ use kube_client::{
     core::{ApiResource, PartialObjectMeta},
 };
 use serde_json::{Value, json};
-use support::{clock, cluster, cluster_and_server, config_map, create, names, pass, run, settle, synced};
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
