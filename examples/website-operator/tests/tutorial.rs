@@ -2,7 +2,7 @@
 //!
 //! A comment before a block names the file and the items of the excerpt: `<!-- src/plan.rs: pub fn plan, fn owned -->`.
 //! Without items the block is the whole file. `UPDATE_TUTORIAL=1` writes the blocks.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -70,7 +70,10 @@ fn blocks_are_excerpts_of_this_crate() {
     if env::var_os("UPDATE_TUTORIAL").is_some() {
         fs::write(page(), &written).unwrap();
     } else {
-        assert!(written == text, "run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial excerpts");
+        assert!(
+            written == text,
+            "run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial excerpts"
+        );
     }
 }
 
