@@ -15,6 +15,9 @@ use crate::{
     readiness::InformerSync,
 };
 
+/// Returns the sync metrics of the controller with this name.
+type SyncMetricsByName = dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync;
+
 /// Dependencies of a manager.
 #[derive(Clone)]
 pub struct Dependencies {
@@ -30,15 +33,12 @@ pub struct Dependencies {
     /// Sync state of the caches, for readiness checks.
     pub informer_sync: InformerSync,
     /// Metrics of syncs by name of the controller. Replaces those of `metrics`.
-    pub syncs: Option<SyncMetricsFactory>,
+    pub syncs: Option<Arc<SyncMetricsByName>>,
     /// Receives the running controllers, for `/debug/controllers/`. `None` disables it.
     pub debug: Option<DebugControllers>,
     /// Thread that leader election runs on.
     pub placement: Placement,
 }
-
-/// Creates the sync metrics of the controller with this name.
-pub type SyncMetricsFactory = Arc<dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync>;
 
 impl Dependencies {
     /// Required dependencies, without metrics. Leader election runs on the runtime of the caller.
@@ -66,7 +66,7 @@ impl fmt::Debug for Dependencies {
 /// Clients, recorders and metrics that controllers are constructed with.
 ///
 /// Upstream counterpart: `ControllerContext`, without its informers. Those are in the
-/// [`InformerFactory`](crate::informer_factory::InformerFactory).
+/// [`ManagerInformers`](crate::manager_informers::ManagerInformers).
 pub(crate) struct Context {
     config: ManagerConfig,
     dependencies: Dependencies,

@@ -15,8 +15,8 @@ use crate::{
     Dependencies, ManagerConfig,
     context::Context,
     descriptor::{CONTROLLERS, Constructor, Runner},
-    informer_factory::InformerFactory,
     informers::Informers,
+    manager_informers::ManagerInformers,
     tasks::{Ended, Tasks},
     user_agent,
 };
@@ -85,13 +85,13 @@ impl Standby {
     }
 
     fn idle(config: &ManagerConfig, dependencies: Dependencies) -> Self {
-        let factory = InformerFactory::new(config.clone(), dependencies.clone());
+        let shared = ManagerInformers::new(config.clone(), dependencies.clone());
         let selected = CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor.name));
         let constructors =
-            selected.map(|descriptor| (descriptor.name, (descriptor.prepare)(&factory))).collect();
+            selected.map(|descriptor| (descriptor.name, (descriptor.prepare)(&shared))).collect();
         let context = Context::new(config.clone(), dependencies);
-        let (restored, informers) = (factory.restored(), Informers::default());
-        Self { context, constructors, idle: factory.into_informers(), informers, restored }
+        let (restored, informers) = (shared.restored(), Informers::default());
+        Self { context, constructors, idle: shared.into_informers(), informers, restored }
     }
 
     fn run_idle_informers(&mut self) {

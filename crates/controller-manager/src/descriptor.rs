@@ -16,7 +16,7 @@ use crate::{
     adapters::{ClusterClient, ReplicationControllerClient},
     context::Context,
     controller_names, debug,
-    informer_factory::InformerFactory,
+    manager_informers::ManagerInformers,
 };
 
 /// Runs a constructed controller until the token is cancelled.
@@ -37,7 +37,7 @@ pub struct ControllerDescriptor {
     ///
     /// The constructor gets no access to other informers, so a standby runs and [relists](crate::Standby::lead) exactly
     /// the informers that the controller uses.
-    pub(crate) prepare: fn(&InformerFactory) -> Constructor,
+    pub(crate) prepare: fn(&ManagerInformers) -> Constructor,
 }
 
 /// All controllers, in the order in which they are constructed. Upstream's order is random.
@@ -47,7 +47,7 @@ pub static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor { name: controller_names::REPLICATION_CONTROLLER, prepare: replication_controller },
 ];
 
-fn deployment(informers: &InformerFactory) -> Constructor {
+fn deployment(informers: &ManagerInformers) -> Constructor {
     use kcm_deployment_controller::{DeploymentController, DeploymentControllerConfig};
     let deployments = informers.deployments();
     let replica_sets = informers.replica_sets();
@@ -84,7 +84,7 @@ fn deployment(informers: &InformerFactory) -> Constructor {
     })
 }
 
-fn replica_set(informers: &InformerFactory) -> Constructor {
+fn replica_set(informers: &ManagerInformers) -> Constructor {
     let pods = informers.pods();
     let replica_sets = informers.replica_sets();
     Box::new(move |context| {
@@ -112,7 +112,7 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
 }
 
 /// The ReplicaSet controller for ReplicationControllers (US-5.11).
-fn replication_controller(informers: &InformerFactory) -> Constructor {
+fn replication_controller(informers: &ManagerInformers) -> Constructor {
     let pods = informers.pods();
     let replication_controllers = informers.replication_controllers();
     Box::new(move |context| {

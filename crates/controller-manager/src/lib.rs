@@ -10,7 +10,7 @@
 //! | validated configuration, and `/configz` | `config.rs`, `configz.rs` |
 //! | list of controllers | `descriptor.rs` |
 //! | adapters between clients and controllers | `adapters/` |
-//! | shared clients, event recorders and informers | `context.rs`, `informer_factory.rs`, `informers.rs` |
+//! | shared clients, event recorders and informers | `context.rs`, `manager_informers.rs`, `informers.rs` |
 //! | start and stop controllers | `controllers.rs` |
 //! | leader election | `election.rs` |
 //! | lifecycle of a manager | `manager.rs` |
@@ -43,11 +43,11 @@ mod error;
 mod feature_gates;
 mod flags;
 mod go_syntax;
-mod informer_factory;
 mod informers;
 mod liveness;
 pub mod logging;
 mod manager;
+mod manager_informers;
 mod metrics;
 mod placement;
 mod readiness;
@@ -60,7 +60,7 @@ mod version;
 pub use command::{Command, CommandError, Options};
 pub use config::{LeaderElectionSettings, ManagerConfig, OptionsError};
 pub use configz::{CONFIGZ_NAME, configz};
-pub use context::{Dependencies, SyncMetricsFactory};
+pub use context::Dependencies;
 pub use controllers::{ControllerError, Controllers, Standby};
 pub use debug::DebugControllers;
 pub use descriptor::{CONTROLLERS, ControllerDescriptor};

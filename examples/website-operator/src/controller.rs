@@ -7,7 +7,7 @@ use kcm_client::{Api, ApiClient, ApplyOptions, Patch};
 use kcm_clock::Clock;
 use kcm_events::{EventRecorder, EventType, ObjectReference};
 use kcm_informer::{Object, Store};
-use kcm_runtime::{Action, ErrorClass, ObjectKey, Reconciler};
+use kcm_runtime::{ErrorClass, ObjectKey, Reconciler, Requeue};
 use kube_core::Resource;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -55,8 +55,8 @@ pub struct WebsiteReconciler {
 impl Reconciler for WebsiteReconciler {
     type Error = Error;
 
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        let Some(website) = self.websites.get(key) else { return Ok(Action::Done) };
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, Error> {
+        let Some(website) = self.websites.get(key) else { return Ok(Requeue::Done) };
         let (deployment, service, budget) =
             (self.deployments.get(key), self.services.get(key), self.budgets.get(key));
         let view = View {
@@ -78,7 +78,7 @@ impl Reconciler for WebsiteReconciler {
             }
             match operation {
                 // The next event continues.
-                Operation::AddFinalizer | Operation::RemoveFinalizer => return Ok(Action::Done),
+                Operation::AddFinalizer | Operation::RemoveFinalizer => return Ok(Requeue::Done),
                 Operation::RecordHost(_) => recorded = Some(&website.spec.host),
                 Operation::WithdrawHost(_) => recorded = None,
                 _ => {}
@@ -89,7 +89,7 @@ impl Reconciler for WebsiteReconciler {
         if website.status.as_ref() != Some(&status) {
             self.write_status(key, &status).await?;
         }
-        failure.map_or(Ok(Action::Done), |error| Err(error.into()))
+        failure.map_or(Ok(Requeue::Done), |error| Err(error.into()))
     }
 
     fn classify(error: &Error) -> ErrorClass {

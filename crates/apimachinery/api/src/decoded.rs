@@ -41,7 +41,7 @@ pub(crate) enum Decoded<'a> {
     Time(Timestamp),
     RawJson(Box<str>),
     /// JSON of the wrong type, which Go would reject.
-    Misfit(Box<Value>),
+    OtherType(Box<Value>),
 }
 
 /// Fields of a struct in the order of the schema, and unknown fields.
@@ -57,7 +57,7 @@ impl<'a> Decoded<'a> {
     ///
     /// # Errors
     ///
-    /// If the JSON is malformed. Values of the wrong type are not errors, see [`Misfit`](Self::Misfit).
+    /// If the JSON is malformed. Values of the wrong type are not errors, see [`OtherType`](Self::OtherType).
     pub(crate) fn template<D: Deserializer<'a>>(schema: &Schema, deserializer: D) -> Result<Self, D::Error> {
         let mut template = Self::Unset;
         Slot { schema, type_: schema.root(), value: &mut template }.deserialize(deserializer)?;
@@ -135,15 +135,15 @@ impl<'s, 'a> Slot<'s, 'a> {
         &self.schema.type_(self.schema.pointee(self.type_)).shape
     }
 
-    fn misfit(self, value: impl Into<Value>) {
-        *self.value = Decoded::Misfit(Box::new(value.into()));
+    fn other_type(self, value: impl Into<Value>) {
+        *self.value = Decoded::OtherType(Box::new(value.into()));
     }
 
     fn int(self, number: i64) {
         *self.value = match (self.shape(), i32::try_from(number)) {
             (Shape::Int64, _) | (Shape::Int32, Ok(_)) => Decoded::Int(number),
             (Shape::IntOrString, Ok(number)) => Decoded::IntOrString(IntOrString::Int(number)),
-            _ => return self.misfit(number),
+            _ => return self.other_type(number),
         };
     }
 
@@ -153,9 +153,9 @@ impl<'s, 'a> Slot<'s, 'a> {
             Shape::IntOrString => Decoded::IntOrString(IntOrString::String(text.into_owned())),
             Shape::Time => match text.parse() {
                 Ok(time) => Decoded::Time(time),
-                Err(_) => return self.misfit(text.into_owned()),
+                Err(_) => return self.other_type(text.into_owned()),
             },
-            _ => return self.misfit(text.into_owned()),
+            _ => return self.other_type(text.into_owned()),
         };
     }
 
@@ -169,7 +169,9 @@ impl<'s, 'a> Slot<'s, 'a> {
                 let unquoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
                 match unquoted.unwrap_or(text).trim().parse() {
                     Ok(quantity) => Decoded::Quantity(Box::new(quantity)),
-                    Err(_) => return self.misfit(serde_json::from_str::<Value>(text).unwrap_or_default()),
+                    Err(_) => {
+                        return self.other_type(serde_json::from_str::<Value>(text).unwrap_or_default());
+                    }
                 }
             }
         };
@@ -212,7 +214,7 @@ impl<'a> Visitor<'a> for Slot<'_, 'a> {
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
         match self.shape() {
             Shape::Bool => *self.value = Decoded::Bool(value),
-            _ => self.misfit(value),
+            _ => self.other_type(value),
         }
         Ok(())
     }
@@ -225,13 +227,13 @@ impl<'a> Visitor<'a> for Slot<'_, 'a> {
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
         match i64::try_from(number) {
             Ok(number) => self.int(number),
-            Err(_) => self.misfit(number),
+            Err(_) => self.other_type(number),
         }
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.misfit(number);
+        self.other_type(number);
         Ok(())
     }
 
@@ -248,7 +250,7 @@ impl<'a> Visitor<'a> for Slot<'_, 'a> {
     fn visit_seq<A: SeqAccess<'a>>(self, mut items: A) -> Result<(), A::Error> {
         let Shape::List(type_) = *self.shape() else {
             let value = Value::deserialize(SeqAccessDeserializer::new(items))?;
-            self.misfit(value);
+            self.other_type(value);
             return Ok(());
         };
         let mut list = Vec::new();
@@ -270,7 +272,7 @@ impl<'a> Visitor<'a> for Slot<'_, 'a> {
             Shape::Map(type_) => self.entries(*type_, map),
             _ => {
                 let value = Value::deserialize(MapAccessDeserializer::new(map))?;
-                self.misfit(value);
+                self.other_type(value);
                 Ok(())
             }
         }

@@ -111,8 +111,6 @@ pub mod reason {
     pub const GONE: &str = "Gone";
     /// The API server did not complete the request in time.
     pub const TIMEOUT: &str = "Timeout";
-    /// The request should be retried.
-    pub const SERVER_TIMEOUT: &str = "ServerTimeout";
     /// The client has sent too many requests.
     pub const TOO_MANY_REQUESTS: &str = "TooManyRequests";
 }

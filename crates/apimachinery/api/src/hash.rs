@@ -147,7 +147,7 @@ impl<S: Sink> Renderer<'_, S> {
     /// `value`
     fn bare(&mut self, type_: TypeId, value: &Decoded<'_>) -> Result<(), HashError> {
         match (&self.schema.type_(type_).shape, value) {
-            (_, Decoded::Misfit(value)) => {
+            (_, Decoded::OtherType(value)) => {
                 let expected = &self.schema.type_(self.schema.pointee(type_)).name;
                 return Err(HashError { path: String::new(), problem: format!("{value} is no {expected}") });
             }

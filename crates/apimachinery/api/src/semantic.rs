@@ -17,16 +17,11 @@ use crate::{
 /// Digest of the semantic content of a template.
 pub type Digest = [u8; 32];
 
-/// Returns the digest of the semantic content of `template` without the label `label`.
+/// Returns the digest of the semantic content of `template`, with the types of `schema`, without the label `label`.
 ///
 /// Two digests are equal if and only if upstream considers the templates equal. Null, unset, zero and empty are
 /// equal, but a pointer to a zero value is set. Quantities are compared by value, times by instant. In addition to
 /// upstream, unknown fields and values of the wrong type are compared, as JSON.
-pub fn digest_ignoring_label(template: &Value, label: &str) -> Digest {
-    digest_with(Schema::of(Version::default()), template, label)
-}
-
-/// Same as [`digest_ignoring_label`], with the types of `schema`.
 pub fn digest_with(schema: &Schema, template: &Value, label: &str) -> Digest {
     match Decoded::template(schema, template) {
         Ok(decoded) => digest(schema, decoded, label),
@@ -35,7 +30,7 @@ pub fn digest_with(schema: &Schema, template: &Value, label: &str) -> Digest {
     }
 }
 
-/// Same as [`digest_ignoring_label`], for JSON text.
+/// Same as [`digest_with`], for JSON text and the default schema.
 pub(crate) fn digest_json(json: &str, label: &str) -> Digest {
     let schema = Schema::of(Version::default());
     match Decoded::template(schema, &mut serde_json::Deserializer::from_str(json)) {
@@ -44,7 +39,7 @@ pub(crate) fn digest_json(json: &str, label: &str) -> Digest {
     }
 }
 
-/// Same as [`digest_ignoring_label`], for a protobuf message.
+/// Same as [`digest_with`], for a protobuf message and the default schema.
 pub(crate) fn digest_message(message: &[u8], label: &str) -> Digest {
     let schema = Schema::of(Version::default());
     match Decoded::template_message(schema, message) {
@@ -69,6 +64,12 @@ enum Meaning {
     Something,
 }
 
+impl Meaning {
+    fn of(is_something: bool) -> Self {
+        if is_something { Self::Something } else { Self::Nothing }
+    }
+}
+
 /// Encodes values so that equal content has equal bytes, and different content has different bytes. Each value has a
 /// length or an end mark, and each field that is not empty is preceded by its number.
 struct Writer<'a> {
@@ -81,12 +82,12 @@ const END: u16 = 0;
 /// Precedes an unknown field.
 const UNKNOWN: u16 = u16::MAX;
 /// Precedes a value of the wrong type. No other value starts with this byte.
-const MISFIT: u8 = b'!';
+const OTHER_TYPE: u8 = b'!';
 
 impl Writer<'_> {
     fn value(&mut self, type_: TypeId, value: &Decoded<'_>) -> Meaning {
-        if let Decoded::Misfit(value) = value {
-            self.bytes.push(MISFIT);
+        if let Decoded::OtherType(value) = value {
+            self.bytes.push(OTHER_TYPE);
             self.json(value);
             return Meaning::Something;
         }
@@ -97,7 +98,7 @@ impl Writer<'_> {
                 if is_set {
                     self.value(*inner, value);
                 }
-                said(is_set)
+                Meaning::of(is_set)
             }
             Shape::List(inner) => {
                 let items = if let Decoded::List(items) = value { items.as_slice() } else { &[] };
@@ -105,7 +106,7 @@ impl Writer<'_> {
                 for item in items {
                     self.value(*inner, item);
                 }
-                said(!items.is_empty())
+                Meaning::of(!items.is_empty())
             }
             Shape::Map(inner) => {
                 let entries = if let Decoded::Map(entries) = value { entries.as_slice() } else { &[] };
@@ -114,7 +115,7 @@ impl Writer<'_> {
                     self.text(key);
                     self.value(*inner, value);
                 }
-                said(!entries.is_empty())
+                Meaning::of(!entries.is_empty())
             }
             Shape::Struct(shape) => match value {
                 Decoded::Struct(object) => self.fields(shape, object),
@@ -123,18 +124,18 @@ impl Writer<'_> {
             Shape::Bool => {
                 let is_true = matches!(value, Decoded::Bool(true));
                 self.bytes.push(if is_true { b't' } else { b'f' });
-                said(is_true)
+                Meaning::of(is_true)
             }
             Shape::Int32 | Shape::Int64 => {
                 let number = if let Decoded::Int(number) = value { *number } else { 0 };
                 self.bytes.push(b'i');
                 self.bytes.extend(number.to_be_bytes());
-                said(number != 0)
+                Meaning::of(number != 0)
             }
             Shape::Text => {
                 let text = if let Decoded::Text(text) = value { text } else { "" };
                 self.text(text);
-                said(!text.is_empty())
+                Meaning::of(!text.is_empty())
             }
             Shape::Quantity => match value {
                 Decoded::Quantity(quantity) => self.quantity(quantity),
@@ -155,7 +156,7 @@ impl Writer<'_> {
             Shape::RawJson => {
                 let text = if let Decoded::RawJson(text) = value { text } else { "" };
                 self.text(text);
-                said(!text.is_empty())
+                Meaning::of(!text.is_empty())
             }
         }
     }
@@ -177,7 +178,7 @@ impl Writer<'_> {
             self.text(name);
             self.json(value);
         }
-        let meaning = said(self.bytes.len() > start);
+        let meaning = Meaning::of(self.bytes.len() > start);
         self.bytes.extend(END.to_be_bytes());
         meaning
     }
@@ -187,13 +188,13 @@ impl Writer<'_> {
         self.bytes.push(if number.negative { b'-' } else { b'+' });
         self.text(&number.digits);
         self.bytes.extend(number.exponent.to_be_bytes());
-        said(!number.digits.is_empty())
+        Meaning::of(!number.digits.is_empty())
     }
 
     fn int(&mut self, number: i128) -> Meaning {
         self.bytes.push(b'i');
         self.bytes.extend(number.to_be_bytes());
-        said(number != 0)
+        Meaning::of(number != 0)
     }
 
     fn text(&mut self, text: &str) {
@@ -236,10 +237,6 @@ impl Writer<'_> {
 
 /// 0001-01-01T00:00:00Z, Go's zero time, in nanoseconds since 1970.
 const GO_ZERO_TIME: i128 = -62_135_596_800 * 1_000_000_000;
-
-fn said(something: bool) -> Meaning {
-    if something { Meaning::Something } else { Meaning::Nothing }
-}
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ pub struct Now {
     pub monotonic: Duration,
 }
 
-/// Request for the Lease.
+/// Read or write of the Lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LeaseRequest {
     /// Reads the Lease.

@@ -72,23 +72,6 @@ impl HealthChecks {
         handler(move |request| checks.respond(&page, request))
     }
 
-    /// Handler of the paths of single checks below `prefix`, such as `/healthz/`.
-    pub(crate) fn each(&self, page: &str, prefix: &str) -> Handler {
-        let (checks, page, prefix) = (self.clone(), page.to_owned(), prefix.to_owned());
-        handler(move |request| {
-            let name = request.path.strip_prefix(&prefix).unwrap_or_default();
-            let check = checks.all().into_iter().find(|(other, _)| **other == *name);
-            match check.map(|(name, check)| checks.check(&page, &name, &check)) {
-                None => Response::not_found(),
-                Some(Ok(())) => passed("ok"),
-                Some(Err(error)) => Response::error(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    format_args!("internal server error: {error}"),
-                ),
-            }
-        })
-    }
-
     fn respond(&self, page: &str, request: &Request<'_>) -> Response {
         let excluded: BTreeSet<_> = request.parameters("exclude").collect();
         let mut unknown = excluded.clone();
@@ -203,17 +186,6 @@ mod tests {
         checks.add("b", Arc::new(|| Err("a secret".to_owned())));
         let failed = "[+]a ok\n[-]b failed: reason withheld\nhealthz check failed\n";
         assert_eq!(ask(&checks.page("healthz"), "/healthz", ""), (500, failed.to_owned()));
-    }
-
-    #[test]
-    fn each_check_has_a_page_with_the_reason() {
-        let checks = HealthChecks::new();
-        checks.add("b", Arc::new(|| Err("broken".to_owned())));
-        let each = checks.each("healthz", "/healthz/");
-        assert_eq!(ask(&each, "/healthz/b", ""), (500, "internal server error: broken\n".to_owned()));
-        checks.add_ping("b");
-        assert_eq!(ask(&each, "/healthz/b", ""), (200, "ok".to_owned()));
-        assert_eq!(ask(&each, "/healthz/c", "").0, 404);
     }
 
     #[test]

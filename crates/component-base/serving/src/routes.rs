@@ -77,19 +77,10 @@ impl Routes {
     }
 
     /// Adds `path`, such as `/healthz`, with all checks of `health`. As in kube-controller-manager, single checks have no
-    /// paths; see [`each_check`](Self::each_check).
+    /// paths.
     #[must_use]
     pub fn health(self, path: &str, health: &HealthChecks) -> Self {
         self.exact(path, health.page(page(path)))
-    }
-
-    /// Adds a path for each check of `health` below `path`, such as `/healthz/leaderElection`, as in API servers. The
-    /// responses contain the reasons of failures, so they should require authorization.
-    #[must_use]
-    pub fn each_check(self, path: &str, health: &HealthChecks) -> Self {
-        let prefix = format!("{path}/");
-        let handler = health.each(page(path), &prefix);
-        self.prefix(prefix, handler)
     }
 
     /// Paths that `/statusz` lists: all but those below `/debug/`, sorted.

@@ -2,7 +2,7 @@
 
 use kcm_api::ReplicaSet;
 use kcm_deployment_controller::{BlockedOn, Inspection, Plan, PlanEnd, PlannedAction};
-use kcm_runtime::Action;
+use kcm_runtime::Requeue;
 use serde_json::{Value, json};
 
 use super::{MAX_ELEMENTS, blocked, blocked_key, last_sync, queue, shortened};
@@ -49,8 +49,8 @@ fn plan(plan: &Plan) -> Value {
     };
     let (requeue, error) = match &plan.end {
         PlanEnd::Done(Ok(outcome)) => match outcome.requeue() {
-            Action::RequeueAfter(delay) => (Some(delay.as_secs_f64()), None),
-            Action::Done | Action::RequeueRateLimited => (None, None),
+            Requeue::After(delay) => (Some(delay.as_secs_f64()), None),
+            Requeue::Done | Requeue::RateLimited => (None, None),
         },
         PlanEnd::Done(Err(error)) => (None, Some(shortened(&error.to_string()))),
         PlanEnd::ResultRequired => (None, None),

@@ -7,7 +7,7 @@ use kcm_clock::Clock;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
 use kcm_events::EventRecorder;
 use kcm_informer::SharedInformer;
-use kcm_runtime::{Action, Controller, ErrorClass, NoSyncMetrics, Reconciler, SyncMetrics};
+use kcm_runtime::{Controller, ErrorClass, NoSyncMetrics, Reconciler, Requeue, SyncMetrics};
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
 use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty, trace};
@@ -180,8 +180,8 @@ impl Reconciler for Syncer {
     /// Upstream counterpart: `maxRetries`. The delays before these retries are 5 ms, 10 ms, 20 ms … 82 s (US-4.3).
     const QUIET_RETRIES: u32 = 15;
 
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SyncError> {
-        self.sync_deployment(key).await?.map_or(Ok(Action::Done), requeue)
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        self.sync_deployment(key).await?.map_or(Ok(Requeue::Done), requeue)
     }
 
     fn classify(error: &SyncError) -> ErrorClass {
@@ -203,7 +203,7 @@ impl Reconciler for Syncer {
 }
 
 /// Returns the time of the next sync. A sync that ignored a write error is retried.
-fn requeue(outcome: SyncOutcome) -> Result<Action, SyncError> {
+fn requeue(outcome: SyncOutcome) -> Result<Requeue, SyncError> {
     let requeue = outcome.requeue();
     if let Some(error) = outcome.ignored_error {
         return Err(error);

@@ -43,7 +43,7 @@ pub(crate) use builder::{PlanResult, Requires};
 use std::fmt;
 
 use kcm_clock::Timestamp;
-use kcm_runtime as runtime;
+use kcm_runtime::Requeue;
 
 use crate::{error::SyncError, view::View};
 
@@ -114,9 +114,9 @@ impl fmt::Display for Plan {
                 }
                 write!(f, "blocked on {}", outcome.blocked_on)?;
                 match outcome.requeue() {
-                    runtime::Action::Done => Ok(()),
-                    runtime::Action::RequeueAfter(delay) => write!(f, "; requeue after {delay:?}"),
-                    runtime::Action::RequeueRateLimited => f.write_str("; requeue with rate limit"),
+                    Requeue::Done => Ok(()),
+                    Requeue::After(delay) => write!(f, "; requeue after {delay:?}"),
+                    Requeue::RateLimited => f.write_str("; requeue with rate limit"),
                 }
             }
         }

@@ -9,7 +9,7 @@ use kcm_events::EventRecorder;
 use kcm_expectations::UidTrackingExpectations;
 use kcm_informer::{Object, SharedInformer, Store};
 use kcm_runtime::{
-    Action, ConsistencyStore, Controller, ErrorClass, GroupResource, NoSyncMetrics, Reconciler, SyncMetrics,
+    ConsistencyStore, Controller, ErrorClass, GroupResource, NoSyncMetrics, Reconciler, Requeue, SyncMetrics,
     consistency::ReadVersion,
 };
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
@@ -192,7 +192,7 @@ impl ReplicaSetController {
     ///
     /// If the future is dropped, requests may take effect without a response. The expectations of these requests last
     /// until they expire.
-    pub async fn sync(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+    pub async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         self.0.reconciler().sync_replica_set(key).await
     }
 
@@ -212,7 +212,7 @@ impl ReplicaSetController {
 impl Reconciler for Syncer {
     type Error = SyncError;
 
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         self.sync_replica_set(key).await
     }
 

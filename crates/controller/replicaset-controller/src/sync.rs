@@ -8,7 +8,7 @@ use kcm_clock::{Clock, Timestamp};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::availability::min_next_pod_availability;
 use kcm_informer::Store;
-use kcm_runtime::{Action, GroupResource};
+use kcm_runtime::{GroupResource, Requeue};
 use tracing::{Span, error, trace};
 
 use crate::{
@@ -38,7 +38,7 @@ impl Syncer {
     /// The order of the steps is upstream's (US-5.3).
     ///
     /// Upstream counterpart: `syncReplicaSet`.
-    pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+    pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         let OwnWrites { expectations, consistency } = &*self.own_writes;
         // Before the ReplicaSet is read: even its absence may be outdated.
         consistency.ensure_ready(key).inspect_err(|behind| {
@@ -51,15 +51,13 @@ impl Syncer {
             consistency.clear(key, None);
             expectations.delete(key);
             pending_creates.clear(key);
-            return Ok(Action::Done);
+            return Ok(Requeue::Done);
         };
 
         Span::current().record("uid", &*replica_set.metadata.uid);
 
         // The caches contain the versions of all creations that the API server has confirmed.
-        if consistency.is_enabled() {
-            expectations.observe_answered_creations(key);
-        }
+        expectations.observe_answered_creations(key);
         // Before the pods are listed: if a pod was observed after the list, the sync would create it again.
         let expectations_met = expectations.satisfied(key);
 
@@ -68,7 +66,7 @@ impl Syncer {
             Err(error) => {
                 // Not retried: a change of the selector starts a sync.
                 error!(replicaSet = %key, err = %error, "Error converting pod selector to selector");
-                return Ok(Action::Done);
+                return Ok(Requeue::Done);
             }
         };
 
@@ -107,7 +105,7 @@ impl Syncer {
         consistency.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
 
         match (error, retry_after) {
-            (Some(_), Some(delay)) => Ok(Action::RequeueAfter(delay)),
+            (Some(_), Some(delay)) => Ok(Requeue::After(delay)),
             (Some(error), None) => Err(error.into()),
             (None, _) => Ok(self.requeue(&updated, &view, now)),
         }
@@ -147,16 +145,16 @@ impl Syncer {
     /// `evaluated_at` is the time of the status. The result is relative to the current time.
     ///
     /// Example: `minReadySeconds` is 30, and a pod has been ready for 10 s. If the writes took 2 s, the result is 18 s.
-    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Action {
+    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Requeue {
         let min_ready_seconds = updated.spec.min_ready_seconds;
         let all_available = updated.status.ready_replicas == updated.status.available_replicas;
         let fallback = u64::try_from(min_ready_seconds).unwrap_or(0);
         if fallback == 0 || all_available {
-            return Action::Done;
+            return Requeue::Done;
         }
         let pods = view.active.iter().map(|pod| &**pod);
         let next = min_next_pod_availability(pods, min_ready_seconds, evaluated_at, self.clock.now());
-        Action::RequeueAfter(next.unwrap_or(Duration::from_secs(fallback)))
+        Requeue::After(next.unwrap_or(Duration::from_secs(fallback)))
     }
 }
 

@@ -10,7 +10,7 @@ use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_ref_manager::{OwnerIdentity, OwnerPatch};
 use kcm_controller_util::{PodControl, PodManifest, index::pods_of, pod_indexers};
 use kcm_informer::{InformerConfig, SharedInformer, Store, testing::FakeSource};
-use kcm_runtime::{Action, Controller, ObjectKey, Reconciler, Watch};
+use kcm_runtime::{Controller, ObjectKey, Reconciler, Requeue, Watch};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -26,8 +26,8 @@ struct FailedPods {
 impl Reconciler for FailedPods {
     type Error = ApiError;
 
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, ApiError> {
-        let Some(replica_set) = self.replica_sets.get(key) else { return Ok(Action::Done) };
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, ApiError> {
+        let Some(replica_set) = self.replica_sets.get(key) else { return Ok(Requeue::Done) };
         let owner = OwnerIdentity::from(&*replica_set);
         let pods = pods_of(&self.pods.read(), &owner).cloned().collect();
         for pod in plan(pods) {
@@ -37,7 +37,7 @@ impl Reconciler for FailedPods {
                 _ => {}
             }
         }
-        Ok(Action::Done)
+        Ok(Requeue::Done)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use kcm_clock::Clock;
 use kcm_informer::{SharedInformer, Store};
 use kcm_meta::{Object, ObjectKey};
-use kcm_workqueue::{MetricsProvider, NoQueueMetrics, QueueConfig, RateLimiter};
+use kcm_workqueue::{MetricsProvider, NoQueueMetrics, QueueConfig};
 
 use crate::{
     ConsistencyStore, Controller, NoSyncMetrics, OwnedExpectations, Queue, Reconciler, SyncMetrics, Watch,
@@ -41,7 +41,6 @@ pub(crate) struct Options {
     pub(crate) name: &'static str,
     queue_name: &'static str,
     pub(crate) clock: Arc<dyn Clock>,
-    rate_limiter: Option<Box<dyn RateLimiter<ObjectKey>>>,
     queue_metrics: Arc<dyn MetricsProvider>,
     pub(crate) sync_metrics: Arc<dyn SyncMetrics>,
     pub(crate) workers: usize,
@@ -61,7 +60,6 @@ impl ControllerBuilder {
             name,
             queue_name: name,
             clock,
-            rate_limiter: None,
             queue_metrics: Arc::new(NoQueueMetrics),
             sync_metrics: Arc::new(NoSyncMetrics),
             workers: 1,
@@ -151,14 +149,6 @@ impl<P> ControllerBuilder<P> {
         self
     }
 
-    /// Sets the rate limiter of retries. Default: [`default_controller_rate_limiter`].
-    ///
-    /// [`default_controller_rate_limiter`]: kcm_workqueue::default_controller_rate_limiter
-    pub fn rate_limiter(mut self, limiter: Box<dyn RateLimiter<ObjectKey>>) -> Self {
-        self.options.rate_limiter = Some(limiter);
-        self
-    }
-
     /// Sets the metrics of the queue. Default: none.
     pub fn queue_metrics(mut self, metrics: Arc<dyn MetricsProvider>) -> Self {
         self.options.queue_metrics = metrics;
@@ -220,12 +210,9 @@ impl<P> ControllerBuilder<P> {
 
     /// Registers the watches with their informers, which adds the keys of cached objects to the queue. Keys are processed
     /// by [`Controller::run`].
-    pub fn build<R: Reconciler>(mut self, reconciler: R) -> Controller<R> {
+    pub fn build<R: Reconciler>(self, reconciler: R) -> Controller<R> {
         let mut config = QueueConfig::new(self.options.queue_name, Arc::clone(&self.options.clock));
         config.metrics = Arc::clone(&self.options.queue_metrics);
-        if let Some(limiter) = self.options.rate_limiter.take() {
-            config.rate_limiter = limiter;
-        }
         let queue = Queue::new(config);
         let caches = self.watches.into_iter().map(|register| register(&self.options, &queue)).collect();
         Controller::new(self.options, queue, caches, reconciler)

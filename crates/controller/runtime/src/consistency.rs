@@ -73,16 +73,6 @@ impl ConsistencyStore {
         Self { caches: caches.into_iter().collect(), records: DashMap::new() }
     }
 
-    /// Returns a store that ignores all writes.
-    pub fn disabled() -> Self {
-        Self::new([])
-    }
-
-    /// Returns `true` unless the store ignores all writes.
-    pub fn is_enabled(&self) -> bool {
-        !self.caches.is_empty()
-    }
-
     /// Records the resource version that the API server returned for a write.
     ///
     /// Replaces the record of an earlier owner of the same name. Returns `false` if the write is ignored: its version is

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace};
 
 use crate::{
-    Action, ConsistencyStore, ControllerBuilder, ControllerHealth, ErrorClass, KeyState, Reconciler,
+    ConsistencyStore, ControllerBuilder, ControllerHealth, ErrorClass, KeyState, Reconciler, Requeue,
     RunOutcome, SyncMetrics, SyncRecord, SyncResult,
     builder::{LeaderGate, Options},
     consistency::NotReady,
@@ -67,8 +67,8 @@ pub struct Step<E> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<E> {
-    /// The reconciler returned an action.
-    Reconciled(Action),
+    /// The reconciler returned the time of the next reconciliation.
+    Reconciled(Requeue),
     /// The reconciler returned an error. The key is retried with back-off, unless the error is
     /// [terminal](ErrorClass::Terminal).
     Failed(E),
@@ -209,7 +209,7 @@ impl<R: Reconciler> Controller<R> {
     /// use std::{convert::Infallible, sync::Arc, time::Duration};
     ///
     /// use kcm_clock::{FakeClock, Timestamp};
-    /// use kcm_runtime::{Action, Controller, ObjectKey, Outcome, Reconciler};
+    /// use kcm_runtime::{Controller, ObjectKey, Outcome, Reconciler, Requeue};
     ///
     /// const MINUTE: Duration = Duration::from_secs(60);
     ///
@@ -218,8 +218,8 @@ impl<R: Reconciler> Controller<R> {
     /// impl Reconciler for EveryMinute {
     ///     type Error = Infallible;
     ///
-    ///     async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Infallible> {
-    ///         Ok(Action::RequeueAfter(MINUTE))
+    ///     async fn reconcile(&self, _: &ObjectKey) -> Result<Requeue, Infallible> {
+    ///         Ok(Requeue::After(MINUTE))
     ///     }
     /// }
     ///
@@ -229,7 +229,7 @@ impl<R: Reconciler> Controller<R> {
     /// let controller = Controller::builder("example", Arc::new(clock.clone())).build(EveryMinute);
     /// controller.queue().add(ObjectKey::new("shop", "web"));
     /// let step = controller.step().await.unwrap();
-    /// assert_eq!(step.outcome, Outcome::Reconciled(Action::RequeueAfter(MINUTE)));
+    /// assert_eq!(step.outcome, Outcome::Reconciled(Requeue::After(MINUTE)));
     /// assert!(controller.step().await.is_none());
     /// clock.step(MINUTE);
     /// assert!(controller.step().await.is_some());
@@ -319,15 +319,15 @@ impl<R: Reconciler> Shared<R> {
         let outcome = match self.postpone(key, &span) {
             Some(postponed) => postponed,
             None => match self.reconciler.reconcile(key).instrument(span.clone()).await {
-                Ok(action) => Outcome::Reconciled(action),
+                Ok(requeue) => Outcome::Reconciled(requeue),
                 Err(error) => Outcome::Failed(error),
             },
         };
         let duration = self.clock.monotonic().saturating_sub(started);
         span.in_scope(|| trace!(?duration, "{}", R::FINISHED));
         let result = match &outcome {
-            Outcome::Reconciled(action) => {
-                self.requeue(key, *action);
+            Outcome::Reconciled(requeue) => {
+                self.requeue(key, *requeue);
                 SyncResult::Success
             }
             Outcome::Failed(error) => self.retry(span, key, error),
@@ -366,23 +366,21 @@ impl<R: Reconciler> Shared<R> {
             return Some(Outcome::NotReady(error));
         }
         // The caches contain the versions of all creations that the API server has confirmed.
-        if own_writes.is_enabled()
-            && let Some(expectations) = &self.expectations
-        {
+        if let Some(expectations) = &self.expectations {
             expectations.observe_answered_creations(key);
         }
         None
     }
 
-    fn requeue(&self, key: &ObjectKey, action: Action) {
-        match action {
-            Action::Done => self.queue.forget(key),
-            Action::RequeueAfter(delay) => {
+    fn requeue(&self, key: &ObjectKey, requeue: Requeue) {
+        match requeue {
+            Requeue::Done => self.queue.forget(key),
+            Requeue::After(delay) => {
                 self.queue.forget(key);
                 self.queue.add_after(key.clone(), delay);
             }
             // Forgotten at once, so that the back-off does not grow (US-4.12).
-            Action::RequeueRateLimited => {
+            Requeue::RateLimited => {
                 self.queue.add_rate_limited(key.clone());
                 self.queue.forget(key);
             }

@@ -9,16 +9,16 @@
 //! # use std::{convert::Infallible, sync::Arc};
 //! # use kcm_clock::{Clock, RealClock};
 //! # use kcm_informer::{Object, SharedInformer};
-//! use kcm_runtime::{Action, Controller, ObjectKey, Reconciler};
+//! use kcm_runtime::{Controller, ObjectKey, Reconciler, Requeue};
 //!
 //! struct Websites;
 //!
 //! impl Reconciler for Websites {
 //!     type Error = Infallible;
 //!
-//!     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Infallible> {
+//!     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, Infallible> {
 //!         println!("reconciling {key}");
-//!         Ok(Action::Done)
+//!         Ok(Requeue::Done)
 //!     }
 //! }
 //!
@@ -53,7 +53,6 @@
 #[cfg(feature = "shuttle")]
 extern crate shuttle_dashmap as dashmap;
 
-mod action;
 mod builder;
 pub mod consistency;
 mod controller;
@@ -61,18 +60,19 @@ mod handlers;
 mod health;
 pub mod predicate;
 mod reconciler;
+mod requeue;
 mod sync_log;
 mod sync_metrics;
 mod watch;
 mod worker;
 
-pub use action::{Action, ErrorClass};
 pub use builder::{ControllerBuilder, NoPrimary};
 pub use consistency::{ConsistencyStore, GroupResource};
 pub use controller::{Controller, Outcome, OwnedExpectations, Queue, Step};
 pub use health::{ControllerHealth, Unhealthy};
 pub use kcm_meta::ObjectKey;
 pub use reconciler::Reconciler;
+pub use requeue::{ErrorClass, Requeue};
 pub use sync_log::{KeyState, SyncRecord};
 pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
 pub use watch::{Change, Watch};

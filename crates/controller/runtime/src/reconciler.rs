@@ -5,7 +5,7 @@ use std::{fmt, future::Future, sync::Arc};
 use kcm_meta::ObjectKey;
 use tracing::{Span, error_span};
 
-use crate::{Action, ErrorClass};
+use crate::{ErrorClass, Requeue};
 
 /// Reconciles the objects of one controller. A [`Controller`](crate::Controller) calls it for each key of its queue, and
 /// never twice at a time for the same key.
@@ -35,7 +35,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// An implementation must permit that the future is dropped. The key then stays in the queue.
-    fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+    fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
     /// Returns the treatment of `error`. Default: [`ErrorClass::Failed`].
     fn classify(error: &Self::Error) -> ErrorClass {
@@ -60,7 +60,7 @@ impl<R: Reconciler> Reconciler for Arc<R> {
     const FAILED: &'static str = R::FAILED;
     const QUIET_RETRIES: u32 = R::QUIET_RETRIES;
 
-    fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, R::Error>> + Send {
+    fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Requeue, R::Error>> + Send {
         R::reconcile(self, key)
     }
 

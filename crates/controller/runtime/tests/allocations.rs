@@ -3,7 +3,7 @@
 use std::{alloc::System, convert::Infallible, sync::Arc};
 
 use kcm_clock::{FakeClock, Timestamp};
-use kcm_runtime::{Action, Controller, ObjectKey, Reconciler};
+use kcm_runtime::{Controller, ObjectKey, Reconciler, Requeue};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -14,8 +14,8 @@ struct Nothing;
 impl Reconciler for Nothing {
     type Error = Infallible;
 
-    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Infallible> {
-        Ok(Action::Done)
+    async fn reconcile(&self, _: &ObjectKey) -> Result<Requeue, Infallible> {
+        Ok(Requeue::Done)
     }
 }
 

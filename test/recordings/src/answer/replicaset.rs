@@ -15,7 +15,7 @@ use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl};
 use kcm_events::FakeRecorder;
 use kcm_replicaset_controller::{ReplicaSetController, ReplicaSetControllerConfig, SyncError};
-use kcm_runtime::Action;
+use kcm_runtime::Requeue;
 use serde_json::{Value, json};
 
 use super::cluster::{Actions, Caches, answer_with, clock_of, list, mask_now, not_found, patch_body};
@@ -83,7 +83,7 @@ impl RecordingClient {
         &self,
         clock: &FakeClock,
         events: &FakeRecorder,
-        result: Result<Action, SyncError>,
+        result: Result<Requeue, SyncError>,
         (expectations_add, expectations_del): (i64, i64),
     ) -> Value {
         let mut deleted = lock(&self.deleted).clone();
@@ -105,11 +105,11 @@ impl RecordingClient {
             "expectationsDel": expectations_del,
         });
         match result {
-            Ok(Action::Done) => {}
-            Ok(Action::RequeueAfter(delay)) => {
+            Ok(Requeue::Done) => {}
+            Ok(Requeue::After(delay)) => {
                 output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]);
             }
-            Ok(Action::RequeueRateLimited) => output["requeue"] = json!(["rate limited"]),
+            Ok(Requeue::RateLimited) => output["requeue"] = json!(["rate limited"]),
             Err(error) => output["error"] = error.to_string().into(),
         }
         output

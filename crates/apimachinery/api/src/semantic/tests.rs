@@ -5,7 +5,7 @@ use super::*;
 use crate::{POD_TEMPLATE_HASH_LABEL, PodTemplate, recorded};
 
 fn digest_of(template: &Value) -> Digest {
-    let digest = digest_ignoring_label(template, POD_TEMPLATE_HASH_LABEL);
+    let digest = digest_with(Schema::of(Version::default()), template, POD_TEMPLATE_HASH_LABEL);
     assert_eq!(digest, digest_json(&template.to_string(), POD_TEMPLATE_HASH_LABEL));
     digest
 }

@@ -52,11 +52,11 @@ fn requeues_after_the_progress_check() {
     let expect = |progress_check, expected| {
         assert_eq!(requeue(outcome(progress_check)).unwrap(), expected, "{progress_check:?}");
     };
-    expect(check(Some(61), true), Action::RequeueAfter(Duration::from_secs(61)));
-    expect(check(None, true), Action::RequeueRateLimited);
-    expect(check(Some(1), false), Action::Done);
-    expect(check(None, false), Action::Done);
-    expect(None, Action::Done);
+    expect(check(Some(61), true), Requeue::After(Duration::from_secs(61)));
+    expect(check(None, true), Requeue::RateLimited);
+    expect(check(Some(1), false), Requeue::Done);
+    expect(check(None, false), Requeue::Done);
+    expect(None, Requeue::Done);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use kcm_runtime::Action;
+use kcm_runtime::Requeue;
 
 use crate::error::SyncError;
 
@@ -95,13 +95,13 @@ impl SyncOutcome {
     ///
     /// DEVIATION: a rollout that cannot time out is not checked. Upstream checks it, and once the deadline has passed
     /// as often as its queue permits: ten times a second for as long as one pod is not available (US-4.12).
-    pub fn requeue(&self) -> Action {
+    pub fn requeue(&self) -> Requeue {
         match self.progress_check {
-            _ if self.ignored_error.is_some() => Action::RequeueRateLimited,
+            _ if self.ignored_error.is_some() => Requeue::RateLimited,
             Some(ProgressCheck { after, can_time_out: true }) => {
-                after.map_or(Action::RequeueRateLimited, Action::RequeueAfter)
+                after.map_or(Requeue::RateLimited, Requeue::After)
             }
-            Some(ProgressCheck { can_time_out: false, .. }) | None => Action::Done,
+            Some(ProgressCheck { can_time_out: false, .. }) | None => Requeue::Done,
         }
     }
 }

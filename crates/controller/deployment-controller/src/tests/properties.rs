@@ -12,7 +12,7 @@ use kcm_deployment_util::{
     fenceposts::{max_total_replicas, min_available},
     replica_sets::is_active,
 };
-use kcm_runtime as runtime;
+use kcm_runtime::Requeue;
 use proptest::prelude::*;
 
 use crate::{
@@ -133,7 +133,7 @@ fn completes(cluster: &mut FakeCluster) -> Result<(), TestCaseError> {
     cluster.settle(100);
     let desired = cluster.deployment.replicas();
     let outcome = cluster.sync().unwrap();
-    prop_assert_eq!((outcome.blocked_on, outcome.requeue()), (BlockedOn::Nothing, runtime::Action::Done));
+    prop_assert_eq!((outcome.blocked_on, outcome.requeue()), (BlockedOn::Nothing, Requeue::Done));
     for set in cluster.sets.values() {
         let is_new = set.spec.template.equal_ignore_hash(&cluster.deployment.spec.template);
         prop_assert_eq!(set.replicas(), if is_new { desired } else { 0 });

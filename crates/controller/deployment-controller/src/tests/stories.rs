@@ -5,7 +5,7 @@ use kcm_api::{
     ApiError, IntOrString, Status, StatusCause, StatusDetails, condition_type::PROGRESSING, error::reason,
 };
 use kcm_deployment_util::annotations::{REVISION, ROLLBACK_TO};
-use kcm_runtime as runtime;
+use kcm_runtime::Requeue;
 
 use crate::{
     plan::BlockedOn,
@@ -52,7 +52,7 @@ fn progress_deadline_exceeded() {
     cluster.settle(0);
     cluster.transcript.clear();
     let waiting = cluster.sync().unwrap();
-    assert!(matches!(waiting.requeue(), runtime::Action::RequeueAfter(_)), "{waiting:?}");
+    assert!(matches!(waiting.requeue(), Requeue::After(_)), "{waiting:?}");
     cluster.advance(599);
     cluster.sync().unwrap();
     cluster.advance(10);

@@ -7,7 +7,7 @@ use std::{
 use kcm_api::error::reason;
 use kcm_clock::{Random, SeededRandom, is_generated_name};
 use kcm_informer::EventHandler;
-use kcm_runtime::Action;
+use kcm_runtime::Requeue;
 use kcm_testkit::CapturedLog;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
@@ -371,11 +371,11 @@ mod name_without_a_result {
                 0..=10 => assert_eq!(outcome.unwrap_err().to_string(), lost().to_string()),
                 // The condition keeps the error, and the next sync is that of the lookup.
                 11 => {
-                    assert_eq!(outcome.unwrap(), Action::RequeueAfter(Duration::from_secs(25)));
+                    assert_eq!(outcome.unwrap(), Requeue::After(Duration::from_secs(25)));
                     let written = world.cluster.take_statuses().pop().unwrap();
                     assert!(written.status.conditions[0].message.contains("connection broken"));
                 }
-                _ => assert_eq!(outcome.unwrap(), Action::Done),
+                _ => assert_eq!(outcome.unwrap(), Requeue::Done),
             }
             requests.push(sent.replace(", status", "").replace("status", ""));
             if requests.len() == 1 {

@@ -14,7 +14,7 @@ use super::*;
 use crate::{REPLICA_SET, testing::*};
 
 /// Syncs once. Returns the result and the requests.
-async fn sync(world: &World, key: &ObjectKey) -> (Result<Action, String>, String) {
+async fn sync(world: &World, key: &ObjectKey) -> (Result<Requeue, String>, String) {
     let outcome = world.syncer.sync_replica_set(key).await.map_err(|error| error.to_string());
     (outcome, summary(&world.cluster.take()))
 }
@@ -36,7 +36,7 @@ async fn test_sync_replica_set_does_nothing() {
     let subject = settled(2);
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 2));
-    assert_eq!(sync(&world, &key).await, (Ok(Action::Done), String::new()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Done), String::new()));
     assert!(world.events.take().is_empty());
 }
 
@@ -46,7 +46,7 @@ async fn creates_missing_pods_and_writes_the_previous_count() {
     let subject = replica_set("web", 3);
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 1));
-    assert_eq!(sync(&world, &key).await, (Ok(Action::Done), "create x2, status".to_owned()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Done), "create x2, status".to_owned()));
     assert_eq!(expectations(&world, &key), (2, 0));
     assert_eq!(world.cluster.take_statuses()[0].status.replicas, 1);
     let names = world.cluster.take_names();
@@ -148,7 +148,7 @@ async fn creation_in_a_terminating_namespace_keeps_its_expectation() {
     let key = world.add_replica_set(&settled(2));
     *world.cluster.refuse_creates.lock() = Some((0, namespace_terminating()));
     let (outcome, requests) = sync(&world, &key).await;
-    assert_eq!((outcome, requests.as_str()), (Ok(Action::Done), "create x2, status"));
+    assert_eq!((outcome, requests.as_str()), (Ok(Requeue::Done), "create x2, status"));
     assert_eq!(expectations(&world, &key), (2, 0));
     assert!(world.events.take().is_empty());
     assert!(world.cluster.take_statuses()[0].status.conditions.is_empty());
@@ -184,7 +184,7 @@ async fn get_pod_keys_are_expected_deletions() {
     pods[1] = ready(pods[1].clone(), ago(60));
     world.add_pods(pods);
     let (outcome, _) = sync(&world, &key).await;
-    assert_eq!(outcome, Ok(Action::Done));
+    assert_eq!(outcome, Ok(Requeue::Done));
     assert_eq!(expectations(&world, &key), (0, 2));
     let mut pending = world.own_writes.expectations.pending_deletions(&key);
     pending.sort();
@@ -368,7 +368,7 @@ async fn sync_of_a_deleted_replica_set_removes_its_records() {
     assert_eq!(sync(&world, &key).await.1, "create, status");
     world.replica_sets.remove(&key, None);
     world.catch_up();
-    assert_eq!(sync(&world, &key).await, (Ok(Action::Done), String::new()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Done), String::new()));
     assert_eq!(world.own_writes.expectations.get(&key), None);
 }
 
@@ -431,7 +431,7 @@ async fn invalid_selector_is_not_retried() {
     let mut world = World::new();
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
     let key = world.add_replica_set(&changed_replica_set("web", 1, &json!({"spec": {"selector": selector}})));
-    assert_eq!(sync(&world, &key).await, (Ok(Action::Done), String::new()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Done), String::new()));
 }
 
 /// Upstream: TestDoNotPatchPodWithOtherControlRef.
@@ -550,7 +550,7 @@ async fn test_replica_set_availability_check() {
     }
     world.add_pods(pods);
     let (outcome, _) = sync(&world, &key).await;
-    assert_eq!(outcome, Ok(Action::RequeueAfter(Duration::from_millis(700))));
+    assert_eq!(outcome, Ok(Requeue::After(Duration::from_millis(700))));
     let status = &world.cluster.take_statuses()[0].status;
     assert_eq!((status.ready_replicas, status.available_replicas), (3, 0));
 }
@@ -564,9 +564,9 @@ async fn requeues_after_min_ready_seconds_without_a_time_of_readiness() {
         world.add_pods(pods_of(&subject, 1).into_iter().map(|pod| ready(pod, since)));
         sync(&world, &key).await.0
     };
-    assert_eq!(next(7, None).await, Ok(Action::RequeueAfter(Duration::from_secs(7))));
-    assert_eq!(next(7, ago(7)).await, Ok(Action::Done));
-    assert_eq!(next(0, ago(0)).await, Ok(Action::Done));
+    assert_eq!(next(7, None).await, Ok(Requeue::After(Duration::from_secs(7))));
+    assert_eq!(next(7, ago(7)).await, Ok(Requeue::Done));
+    assert_eq!(next(0, ago(0)).await, Ok(Requeue::Done));
 }
 
 #[tokio::test]

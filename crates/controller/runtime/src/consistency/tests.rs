@@ -200,9 +200,6 @@ fn ignores_writes_of_other_resources() {
     let store = Caches::default().store();
     store.wrote_at(&owner(), uid("u"), OTHER, "100");
     assert!(store.records.is_empty());
-    let disabled = ConsistencyStore::disabled();
-    disabled.wrote_at(&owner(), uid("u"), GroupResource::PODS, "100");
-    assert_eq!(disabled.ensure_ready(&owner()), Ok(()));
 }
 
 /// Upstream: TestConsistencyStore_EnsureWrittenRecord_Concurrent.

@@ -8,16 +8,17 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::Change;
 
 /// Reconciler whose syncs return the given results, and then succeed.
 #[derive(Default)]
-struct Scripted(Mutex<VecDeque<Result<Action, ErrorClass>>>);
+struct Scripted(Mutex<VecDeque<Result<Requeue, ErrorClass>>>);
 
 impl Reconciler for Scripted {
     type Error = Failure;
 
-    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Failure> {
-        self.0.lock().pop_front().unwrap_or(Ok(Action::Done)).map_err(Failure)
+    async fn reconcile(&self, _: &ObjectKey) -> Result<Requeue, Failure> {
+        self.0.lock().pop_front().unwrap_or(Ok(Requeue::Done)).map_err(Failure)
     }
 
     fn classify(error: &Failure) -> ErrorClass {
@@ -54,7 +55,7 @@ fn key() -> ObjectKey {
 
 /// Syncs a key with the given results until the queue is empty. Returns the seconds at which syncs started, and their
 /// results.
-async fn play(script: impl IntoIterator<Item = Result<Action, ErrorClass>>) -> (Vec<f64>, Vec<SyncResult>) {
+async fn play(script: impl IntoIterator<Item = Result<Requeue, ErrorClass>>) -> (Vec<f64>, Vec<SyncResult>) {
     let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
     let metrics = Arc::new(Results::default());
     let controller = Controller::builder("test", Arc::clone(&clock) as _)
@@ -101,7 +102,7 @@ async fn drops_keys_whose_error_is_terminal() {
 
 #[tokio::test(start_paused = true)]
 async fn requeues_after_the_requested_time_and_resets_the_back_off() {
-    let after = Ok(Action::RequeueAfter(Duration::from_secs(61)));
+    let after = Ok(Requeue::After(Duration::from_secs(61)));
     let (starts, results) = play([Err(ErrorClass::Failed), after]).await;
     assert_eq!(starts.len(), 3);
     assert!((starts[2] - starts[1] - 61.0).abs() < 0.002, "{starts:?}");
@@ -111,7 +112,7 @@ async fn requeues_after_the_requested_time_and_resets_the_back_off() {
 /// US-4.12.
 #[tokio::test(start_paused = true)]
 async fn rate_limited_requeues_do_not_grow_the_back_off() {
-    let (starts, _) = play([Ok(Action::RequeueRateLimited); 5]).await;
+    let (starts, _) = play([Ok(Requeue::RateLimited); 5]).await;
     assert_eq!(starts.len(), 6);
     assert!(starts[5] < 0.1, "{starts:?}");
 }
@@ -307,11 +308,12 @@ mod watches {
         let env = TestEnv::new().await;
         env.primaries.apply(thing("a", "1"));
         env.settle().await;
-        let label_changed = predicate::changed(|thing: &Thing| thing.label);
-        let recreated = predicate::changed(|thing: &Thing| thing.uid);
-        let watch = Watch::new(&env.primary_informer)
-            .when(predicate::resource_version_changed())
-            .when(predicate::either(label_changed, recreated));
+        let changed = |change: &Change<'_, Thing>| match change {
+            Change::Updated { old, new } => old.label != new.label || old.uid != new.uid,
+            Change::Added(_) | Change::Deleted(_) => true,
+        };
+        let watch =
+            Watch::new(&env.primary_informer).when(predicate::resource_version_changed()).when(changed);
         let controller = env.builder().reconciles(watch).build(Scripted::default());
         assert_eq!(env.processed(&controller).await, ["a"], "adds pass");
         env.primaries.apply(thing("a", "1"));
@@ -352,7 +354,7 @@ mod own_changes {
         let key = ObjectKey::new("default", "a");
         expectations.expect_creations(&key, 1);
         controller.queue().add(key.clone());
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Action::Done));
+        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Requeue::Done));
         assert!(!expectations.satisfied(&key));
         env.secondaries.apply(owned("new", ("a", "uid-a")));
         assert_eq!(env.processed(&controller).await, ["a"]);
@@ -443,7 +445,7 @@ mod own_changes {
         env.secondaries.apply(owned("pod", ("a", "uid-a")));
         env.settle().await;
         env.clock.step(Duration::from_millis(5));
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Action::Done));
+        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Requeue::Done));
         assert_eq!(*results.0.lock(), [SyncResult::Stale, SyncResult::Success]);
     }
 }
@@ -451,7 +453,7 @@ mod own_changes {
 #[tokio::test]
 async fn steps_follow_the_fake_clock() {
     let env = TestEnv::new().await;
-    let script = [Err(ErrorClass::Failed), Ok(Action::RequeueAfter(Duration::from_secs(60)))];
+    let script = [Err(ErrorClass::Failed), Ok(Requeue::After(Duration::from_secs(60)))];
     let controller = env.builder().build(Scripted(Mutex::new(script.into())));
     assert_eq!(controller.step().await, None);
     controller.queue().add(key());
@@ -463,7 +465,7 @@ async fn steps_follow_the_fake_clock() {
     env.clock.step(Duration::from_secs(59));
     assert_eq!(controller.drain().await, []);
     env.clock.step(Duration::from_secs(1));
-    assert_eq!(controller.drain().await[0].outcome, Outcome::Reconciled(Action::Done));
+    assert_eq!(controller.drain().await[0].outcome, Outcome::Reconciled(Requeue::Done));
 }
 
 mod running {
@@ -481,10 +483,10 @@ mod running {
     impl Reconciler for Waiting {
         type Error = std::convert::Infallible;
 
-        async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Self::Error> {
+        async fn reconcile(&self, _: &ObjectKey) -> Result<Requeue, Self::Error> {
             self.started.add_permits(1);
             self.go.acquire().await.unwrap().forget();
-            Ok(Action::Done)
+            Ok(Requeue::Done)
         }
     }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kcm_api::{ReplicaSet, Time};
-use kcm_runtime::Action;
+use kcm_runtime::Requeue;
 
 use super::*;
 use crate::testing::{START, deployment, view_of};
@@ -28,7 +28,7 @@ mod next_check {
         updated: i32,
         available: i32,
         elapsed: i64,
-        expected: Action,
+        expected: Requeue,
     }
 
     const PROGRESSED: (&str, &str) = (TRUE, reason::REPLICA_SET_UPDATED);
@@ -43,7 +43,7 @@ mod next_check {
         updated: 3,
         available: 1,
         elapsed: 0,
-        expected: Action::Done,
+        expected: Requeue::Done,
     };
 
     fn progress_check(case: &Case) -> Option<ProgressCheck> {
@@ -70,7 +70,7 @@ mod next_check {
     /// `TestRequeueStuckDeployment`. Upstream adds the second where it adds the key to the queue.
     #[test]
     fn requeue_stuck_deployment_upstream_cases() {
-        let after = |seconds: u64| Action::RequeueAfter(Duration::from_secs(seconds + 1));
+        let after = |seconds: u64| Requeue::After(Duration::from_secs(seconds + 1));
         let of_four = Case { desired: 4, available: 2, ..STUCK };
         let cases = [
             Case { name: "nil progressDeadlineSeconds specified", deadline: None, ..of_four },
@@ -87,25 +87,25 @@ mod next_check {
             Case {
                 name: "failed deployment - less than a second => now",
                 elapsed: 59 * SECOND + 1,
-                expected: Action::RequeueRateLimited,
+                expected: Requeue::RateLimited,
                 ..STUCK
             },
             Case {
                 name: "failed deployment - now",
                 elapsed: 60 * SECOND,
-                expected: Action::RequeueRateLimited,
+                expected: Requeue::RateLimited,
                 ..STUCK
             },
             Case {
                 name: "failed deployment - 1s after deadline",
                 elapsed: 61 * SECOND,
-                expected: Action::RequeueRateLimited,
+                expected: Requeue::RateLimited,
                 ..STUCK
             },
             Case {
                 name: "failed deployment - 60s after deadline",
                 elapsed: 120 * SECOND,
-                expected: Action::RequeueRateLimited,
+                expected: Requeue::RateLimited,
                 ..STUCK
             },
         ];
@@ -118,7 +118,7 @@ mod next_check {
             name: "example",
             deadline: Some(600),
             elapsed: 20 * SECOND,
-            expected: Action::RequeueAfter(Duration::from_secs(581)),
+            expected: Requeue::After(Duration::from_secs(581)),
             ..STUCK
         });
     }

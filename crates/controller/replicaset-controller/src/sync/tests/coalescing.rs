@@ -14,7 +14,7 @@ async fn new_generation_is_written_with_the_pods_that_it_creates() {
     let mut world = World::new();
     let subject = changed(2, 0);
     let key = world.add_replica_set(&subject);
-    assert_eq!(sync(&world, &key).await, (Ok(Action::Done), "create x2".to_owned()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Done), "create x2".to_owned()));
     world.add_pods(pods_of(&subject, 2));
     world.catch_up();
     assert_eq!(sync(&world, &key).await.1, "status");
@@ -36,7 +36,7 @@ async fn new_generation_is_written_without_the_pods_that_it_deletes() {
     let subject = changed(1, 3);
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 3));
-    assert_eq!(sync(&world, &key).await, (Ok(Action::Done), "delete pod-2, delete pod-1".to_owned()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Done), "delete pod-2, delete pod-1".to_owned()));
     for pod in pods_of(&subject, 3).into_iter().skip(1) {
         world.pods.lock().remove(&pod.key, None);
         world.own_writes.expectations.deletion_observed(&key, &pod.key);

@@ -6,13 +6,13 @@ use std::time::Duration;
 ///
 /// Upstream counterpart: `reconcile.Result` of controller-runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum Requeue {
     /// Not before the next event.
     Done,
     /// After this time.
-    RequeueAfter(Duration),
+    After(Duration),
     /// As soon as the rate limiter permits. The back-off of the key does not grow.
-    RequeueRateLimited,
+    RateLimited,
 }
 
 /// Treatment of an error.

@@ -19,7 +19,7 @@ const SHARED_INFORMERS: &str = "shared-informers";
 /// Creates each informer when the first controller requests it, and returns the same informer to all controllers.
 ///
 /// Upstream counterpart: `ControllerContext.InformerFactory`.
-pub(crate) struct InformerFactory {
+pub(crate) struct ManagerInformers {
     config: ManagerConfig,
     dependencies: Dependencies,
     reader: ApiClient,
@@ -42,7 +42,7 @@ impl<K> EventHandler<K> for RestoreHandler {
     }
 }
 
-impl InformerFactory {
+impl ManagerInformers {
     pub(crate) fn new(config: ManagerConfig, dependencies: Dependencies) -> Self {
         let reader = dependencies.clients.client(SHARED_INFORMERS, config.rate_limit);
         Self { config, dependencies, reader, shared: SharedInformerFactory::new(), restored: Arc::default() }
