@@ -69,6 +69,7 @@ fn deployment(informers: &ManagerInformers) -> Constructor {
         );
         let controller = DeploymentController::new(DeploymentControllerConfig {
             terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
+            workers: context.config().concurrent_deployment_syncs,
             queue_metrics: context.queue_metrics(),
             sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
             sync_log: context.sync_log(),
@@ -79,8 +80,7 @@ fn deployment(informers: &ManagerInformers) -> Constructor {
             let inspected = Arc::clone(&controller);
             debug.add("deployment", move |key| debug::deployment(&inspected.inspect(key)));
         }
-        let workers = context.config().concurrent_deployment_syncs;
-        Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+        Box::new(move |stop| Box::pin(async move { controller.run(stop).await }))
     })
 }
 
@@ -97,17 +97,10 @@ fn replica_set(informers: &ManagerInformers) -> Constructor {
             pod_deletion_cost: features.pod_deletion_cost,
             ..REPLICA_SET
         };
-        let controller = replica_set_controller(
-            context,
-            controller_names::REPLICA_SET,
-            &client,
-            kind_config,
-            pods,
-            replica_sets,
-            control,
-        );
         let workers = context.config().concurrent_replica_set_syncs;
-        Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+        let name = controller_names::REPLICA_SET;
+        PodOwners { name, kind_config, workers, pods, owners: replica_sets, control }
+            .construct(context, &client)
     })
 }
 
@@ -120,49 +113,50 @@ fn replication_controller(informers: &ManagerInformers) -> Constructor {
         let control = Arc::new(ReplicationControllerClient::new(&client));
         let pod_deletion_cost = context.config().features.pod_deletion_cost;
         let kind_config = KindConfig { pod_deletion_cost, ..REPLICATION_CONTROLLER };
-        let controller = replica_set_controller(
-            context,
-            controller_names::REPLICATION_CONTROLLER,
-            &client,
-            kind_config,
-            pods,
-            replication_controllers,
-            control,
-        );
         let workers = context.config().concurrent_replication_controller_syncs;
-        Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+        let name = controller_names::REPLICATION_CONTROLLER;
+        PodOwners { name, kind_config, workers, pods, owners: replication_controllers, control }
+            .construct(context, &client)
     })
 }
 
-/// Constructs the controller of pods for one kind of owner. `name` is that in metrics.
-fn replica_set_controller(
-    context: &Context,
-    name: &str,
-    client: &ApiClient,
+/// Kind whose objects own pods, for the ReplicaSet controller.
+struct PodOwners {
+    /// Name of the controller in metrics.
+    name: &'static str,
     kind_config: KindConfig,
+    workers: usize,
     pods: SharedInformer<Pod>,
     owners: SharedInformer<ReplicaSet>,
     control: Arc<dyn ReplicaSetControl>,
-) -> Arc<ReplicaSetController> {
-    let recorder = context.recorder(client, kind_config.component);
-    let pod_control = Arc::new(ClusterClient::new(client));
-    let (clock, random) = (context.clock(), context.random());
-    let config = ReplicaSetControllerConfig::new(clock, random, pods, owners, pod_control, control, recorder);
-    let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
-        kind_config,
-        metrics: context.replica_set_metrics(),
-        queue_metrics: context.queue_metrics(),
-        sync_metrics: context.sync_metrics(name),
-        sync_log: context.sync_log(),
-        ..config
-    });
-    let controller = Arc::new(controller);
-    if let Some(debug) = context.debug() {
-        let inspected = Arc::clone(&controller);
-        let kind = if name == controller_names::REPLICA_SET { "replicaset" } else { "replicationcontroller" };
-        debug.add(kind, move |key| debug::replica_set(&inspected.inspect(key)));
+}
+
+impl PodOwners {
+    /// Constructs the controller of the kind, whose requests use `client`.
+    fn construct(self, context: &Context, client: &ApiClient) -> Runner {
+        let Self { name, kind_config, workers, pods, owners, control } = self;
+        let recorder = context.recorder(client, kind_config.component);
+        let pod_control = Arc::new(ClusterClient::new(client));
+        let (clock, random) = (context.clock(), context.random());
+        let config =
+            ReplicaSetControllerConfig::new(clock, random, pods, owners, pod_control, control, recorder);
+        let controller = Arc::new(ReplicaSetController::new(ReplicaSetControllerConfig {
+            kind_config,
+            workers,
+            metrics: context.replica_set_metrics(),
+            queue_metrics: context.queue_metrics(),
+            sync_metrics: context.sync_metrics(name),
+            sync_log: context.sync_log(),
+            ..config
+        }));
+        if let Some(debug) = context.debug() {
+            let inspected = Arc::clone(&controller);
+            let is_replica_set = name == controller_names::REPLICA_SET;
+            let kind = if is_replica_set { "replicaset" } else { "replicationcontroller" };
+            debug.add(kind, move |key| debug::replica_set(&inspected.inspect(key)));
+        }
+        Box::new(move |stop| Box::pin(async move { controller.run(stop).await }))
     }
-    controller
 }
 
 #[cfg(test)]

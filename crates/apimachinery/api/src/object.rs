@@ -1,5 +1,7 @@
 //! Implementations of the traits through which caches, controllers and fake API servers access objects.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use kcm_meta::{ControllerRef, Object, ObjectKey, SetResourceVersion};
 
@@ -40,6 +42,11 @@ macro_rules! object_with_metadata {
                     uid: &controller.uid,
                 })
             }
+
+            fn controller_key(&self) -> Option<ObjectKey> {
+                let name = Arc::clone(&self.metadata.controller()?.name);
+                Some(ObjectKey { namespace: Arc::clone(&self.metadata.namespace), name })
+            }
         }
 
         impl SetResourceVersion for $type {
@@ -79,6 +86,11 @@ impl Object for Pod {
 
     fn controller(&self) -> Option<ControllerRef<'_>> {
         self.controller.as_deref().map(PodControllerRef::as_controller_ref)
+    }
+
+    fn controller_key(&self) -> Option<ObjectKey> {
+        let name = Arc::clone(&self.controller.as_ref()?.name);
+        Some(ObjectKey { namespace: Arc::clone(&self.key.namespace), name })
     }
 }
 
@@ -123,6 +135,7 @@ mod tests {
             let controller =
                 ControllerRef { api_version: "apps/v1", kind: "ReplicaSet", name: "b", uid: "b-1" };
             assert_eq!(object.controller(), Some(controller));
+            assert_eq!(object.controller_key(), Some(ObjectKey::new("shop", "b")));
         };
         check(&serde_json::from_value::<ReplicaSet>(text.clone()).unwrap());
         check(&PodDecoder::default().decode(&text.to_string()).unwrap());

@@ -38,6 +38,14 @@ pub trait Object: Send + Sync + 'static {
     /// Upstream counterpart: `metav1.GetControllerOf`.
     fn controller(&self) -> Option<ControllerRef<'_>>;
 
+    /// Returns the key of the controller of the object, if it is in the namespace of the object.
+    ///
+    /// Types that store the name in shared text do not copy it.
+    fn controller_key(&self) -> Option<ObjectKey> {
+        let controller = self.controller()?;
+        Some(ObjectKey { namespace: self.key().namespace, name: controller.name.into() })
+    }
+
     /// `true` if the deletion of the object was requested.
     fn is_being_deleted(&self) -> bool {
         self.deletion_timestamp().is_some()

@@ -13,12 +13,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty, trace};
 
 use crate::{
-    Inspection, error::SyncError, execute::Executor, handlers::Handlers, plan::SyncOutcome, sync::Syncer,
-    written_objects::WrittenObjects,
+    Inspection, error::SyncError, execute::Executor, handlers, handlers::Recreates, plan::SyncOutcome,
+    sync::Syncer, written_objects::WrittenObjects,
 };
 
 /// Name of the controller in logs, and of its queue in metrics.
 const NAME: &str = "deployment";
+
+/// Maximum number of syncs at a time.
+///
+/// Upstream counterpart: the default of `--concurrent-deployment-syncs`.
+const DEFAULT_WORKERS: usize = 5;
 
 /// Configuration of a [`DeploymentController`].
 pub struct DeploymentControllerConfig {
@@ -42,6 +47,8 @@ pub struct DeploymentControllerConfig {
     /// If `true`, as by default, updates of a Deployment's status in one sync are combined. If `false`, each is written,
     /// as upstream.
     pub coalesce_status_writes: bool,
+    /// Maximum number of syncs at a time.
+    pub workers: usize,
     /// Work queue metrics. `None` disables them.
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
     /// Sync metrics.
@@ -74,6 +81,7 @@ impl DeploymentControllerConfig {
             recorder,
             terminating_replicas: true,
             coalesce_status_writes: true,
+            workers: DEFAULT_WORKERS,
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
             sync_log: 0,
@@ -116,25 +124,25 @@ impl DeploymentController {
             terminating_replicas: config.terminating_replicas,
             coalesce_status_writes: config.coalesce_status_writes,
         };
-        let mut controller = Controller::builder(NAME, clock)
-            .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
-            .sync_metrics(config.sync_metrics)
-            .sync_log(config.sync_log)
-            .build(syncer);
-        let handlers = Arc::new(Handlers {
-            queue: controller.queue(),
+        let recreates = Recreates {
             deployments: deployments.store(),
             replica_sets: replica_sets.store(),
             pods: pods.store(),
-            written_objects,
-        });
-        controller.watch(&deployments, Arc::clone(&handlers) as _);
-        controller.watch(&replica_sets, Arc::clone(&handlers) as _);
-        controller.watch(&pods, handlers);
+        };
+        let controller = Controller::builder(NAME, clock)
+            .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
+            .sync_metrics(config.sync_metrics)
+            .sync_log(config.sync_log)
+            .workers(config.workers)
+            .write_records(written_objects)
+            .reconciles(&deployments)
+            .owns(handlers::replica_sets(&replica_sets, deployments.store()))
+            .watches(handlers::pods(&pods), move |pod| recreates.continued_by(pod))
+            .build(syncer);
         Self(controller)
     }
 
-    /// Runs up to `workers` syncs at a time until `stop` is cancelled. See [`Controller::run`].
+    /// Runs syncs until `stop` is cancelled. See [`Controller::run`].
     ///
     /// # Panics
     ///
@@ -143,8 +151,8 @@ impl DeploymentController {
     /// # Cancel safety
     ///
     /// Dropping the future aborts running syncs. See [`sync`](Self::sync).
-    pub async fn run(&self, workers: usize, stop: CancellationToken) {
-        self.0.run_with(workers, stop).await;
+    pub async fn run(&self, stop: CancellationToken) {
+        self.0.run(stop).await;
     }
 
     /// Syncs the Deployment at `key` without the queue. The caller requeues the key. Returns `None` if the cache does not

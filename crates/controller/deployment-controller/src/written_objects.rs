@@ -13,6 +13,7 @@ use kcm_api::{Deployment, ObjectKey, ReplicaSet};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::index::claimable_replica_sets;
 use kcm_informer::{Object, StoreReadGuard, is_newer};
+use kcm_runtime::WriteRecords;
 use parking_lot::Mutex;
 
 /// Returned objects by Deployment. The lock is not contended for one Deployment: it has one sync at a time.
@@ -167,6 +168,16 @@ fn is_observed_at_zero(set: &ReplicaSet) -> bool {
 /// Returns `true` if `written` is a newer version of the object `cached`.
 fn is_newer_version<K: Object>(written: &K, cached: &K) -> bool {
     written.uid() == cached.uid() && is_newer(written.resource_version(), cached.resource_version())
+}
+
+impl WriteRecords for WrittenObjects {
+    fn restored(&self) {
+        self.clear();
+    }
+
+    fn relisted(&self) -> Vec<ObjectKey> {
+        self.with_replica_sets()
+    }
 }
 
 #[cfg(test)]

@@ -18,14 +18,19 @@ use tracing::{Span, error_span, field::Empty};
 
 use crate::{
     Inspection, KindConfig, ManageError, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError,
-    create::PodCreator, events::ReplicaSetEvents, execute::Executor, handlers::Handlers,
-    own_writes::OwnWrites, pending_creates::PendingCreates, sync::Syncer,
+    create::PodCreator, events::ReplicaSetEvents, execute::Executor, handlers, own_writes::OwnWrites,
+    pending_creates::PendingCreates, sync::Syncer,
 };
 
 /// Maximum number of pods that one sync creates or deletes.
 ///
 /// Upstream counterpart: `BurstReplicas`.
 pub const DEFAULT_BURST_REPLICAS: usize = 500;
+
+/// Maximum number of syncs at a time.
+///
+/// Upstream counterpart: the default of `--concurrent-replicaset-syncs`.
+const DEFAULT_WORKERS: usize = 5;
 
 /// Configuration of a [`ReplicaSetController`].
 pub struct ReplicaSetControllerConfig {
@@ -47,6 +52,8 @@ pub struct ReplicaSetControllerConfig {
     pub recorder: Arc<dyn EventRecorder>,
     /// Maximum number of pods that one sync creates or deletes.
     pub burst_replicas: usize,
+    /// Maximum number of syncs at a time.
+    pub workers: usize,
     /// If `true`, as by default, the `observedGeneration` of a sync that creates or deletes pods is written by the next sync,
     /// which the watch events of the pods start. The first `observedGeneration` of a ReplicaSet is written at once. If
     /// `false`, each is written at once, as upstream.
@@ -82,6 +89,7 @@ impl ReplicaSetControllerConfig {
             replica_set_control,
             recorder,
             burst_replicas: DEFAULT_BURST_REPLICAS,
+            workers: DEFAULT_WORKERS,
             coalesce_status_writes: true,
             metrics: Arc::new(NoReplicaSetMetrics),
             queue_metrics: None,
@@ -120,6 +128,7 @@ impl ReplicaSetController {
         let own_writes = Arc::new(OwnWrites {
             expectations: UidTrackingExpectations::new(Arc::clone(&clock)),
             consistency: ConsistencyStore::new(caches),
+            pods: pods.store(),
         });
         let events = Arc::new(ReplicaSetEvents { kind_config, recorder: config.recorder });
         let creator = PodCreator {
@@ -149,25 +158,20 @@ impl ReplicaSetController {
             burst_replicas: config.burst_replicas,
             coalesce_status_writes: config.coalesce_status_writes,
         };
-        let mut controller = Controller::builder(kind_config.controller_name, clock)
+        let controller = Controller::builder(kind_config.controller_name, clock)
             .queue_name(kind_config.queue_name)
             .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
             .sync_metrics(config.sync_metrics)
             .sync_log(config.sync_log)
+            .workers(config.workers)
+            .write_records(own_writes)
+            .reconciles(&replica_sets)
+            .owns(handlers::pods(&pods, replica_sets.store(), kind_config.kind))
             .build(syncer);
-        let handlers = Arc::new(Handlers {
-            kind_config,
-            pods: pods.store(),
-            replica_sets: replica_sets.store(),
-            own_writes,
-            queue: controller.queue(),
-        });
-        controller.watch(&replica_sets, Arc::clone(&handlers) as _);
-        controller.watch(&pods, handlers);
         Self(controller)
     }
 
-    /// Runs up to `workers` syncs at a time until `stop` is cancelled. See [`Controller::run`].
+    /// Runs syncs until `stop` is cancelled. See [`Controller::run`].
     ///
     /// # Panics
     ///
@@ -176,8 +180,8 @@ impl ReplicaSetController {
     /// # Cancel safety
     ///
     /// Dropping the future aborts running syncs. See [`sync`](Self::sync).
-    pub async fn run(&self, workers: usize, stop: CancellationToken) {
-        self.0.run_with(workers, stop).await;
+    pub async fn run(&self, stop: CancellationToken) {
+        self.0.run(stop).await;
     }
 
     /// Syncs the ReplicaSet at `key` without the queue. The caller requeues the key.

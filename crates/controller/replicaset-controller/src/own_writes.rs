@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kcm_api::{ObjectKey, Pod};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_expectations::UidTrackingExpectations;
-use kcm_runtime::{ConsistencyStore, GroupResource};
+use kcm_informer::{Object, Store};
+use kcm_runtime::{ConsistencyStore, GroupResource, WriteRecords};
 
 /// Records writes until the caches contain them.
 pub(crate) struct OwnWrites {
@@ -13,6 +14,8 @@ pub(crate) struct OwnWrites {
     pub(crate) expectations: UidTrackingExpectations<ObjectKey, ObjectKey>,
     /// Resource versions of written objects.
     pub(crate) consistency: ConsistencyStore,
+    /// Cache of pods.
+    pub(crate) pods: Store<Pod>,
 }
 
 impl OwnWrites {
@@ -30,5 +33,40 @@ impl OwnWrites {
     pub(crate) fn pod_written(&self, owner: &OwnerIdentity, pod: &Pod) -> bool {
         let (key, version) = (owner.key(), &pod.resource_version);
         self.consistency.wrote_at(&key, Arc::clone(&owner.uid), GroupResource::PODS, version)
+    }
+}
+
+/// Each creation and deletion lowers the expectations once (US-5.2).
+impl WriteRecords for OwnWrites {
+    fn created(&self, owner: &ObjectKey) {
+        self.expectations.creation_observed(owner);
+    }
+
+    fn deleted(&self, owner: &ObjectKey, pod: &dyn Object) {
+        self.expectations.deletion_observed(owner, &pod.key());
+    }
+
+    fn primary_deleted(&self, key: &ObjectKey, uid: &str) {
+        self.consistency.clear(key, Some(uid));
+        self.expectations.delete(key);
+    }
+
+    /// DEVIATION: upstream waits until the cache reaches the versions from before the restore.
+    fn restored(&self) {
+        self.consistency.clear_all();
+    }
+
+    /// Lowers expected deletions of pods that the cache does not contain. The last known state of a pod that was adopted
+    /// between two lists has no owner.
+    fn relisted(&self) -> Vec<ObjectKey> {
+        let keys = self.expectations.unfulfilled();
+        for key in &keys {
+            for pod in self.expectations.pending_deletions(key) {
+                if self.pods.get(&pod).is_none() {
+                    self.expectations.deletion_observed(key, &pod);
+                }
+            }
+        }
+        keys
     }
 }

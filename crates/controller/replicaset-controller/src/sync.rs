@@ -39,7 +39,7 @@ impl Syncer {
     ///
     /// Upstream counterpart: `syncReplicaSet`.
     pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        let OwnWrites { expectations, consistency } = &*self.own_writes;
+        let OwnWrites { expectations, consistency, .. } = &*self.own_writes;
         // Before the ReplicaSet is read: even its absence may be outdated.
         consistency.ensure_ready(key).inspect_err(|behind| {
             self.executor.metrics.stale_sync_skip(behind.resource);

@@ -18,15 +18,21 @@ use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers};
 use kcm_events::FakeRecorder;
 use kcm_expectations::UidTrackingExpectations;
-use kcm_informer::StoreWriter;
-use kcm_runtime::{ConsistencyStore, GroupResource, consistency::ReadVersion};
-use kcm_workqueue::{QueueConfig, RateLimitingQueue};
+use kcm_informer::{
+    EventHandler, InformerConfig, SharedInformer, StoreWriter,
+    testing::{FakeSource, SetResourceVersion},
+};
+use kcm_runtime::{
+    ConsistencyStore, GroupResource, Queue, Watch, WriteRecords, consistency::ReadVersion, owned_handler,
+    primary_handler,
+};
+use kcm_workqueue::QueueConfig;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     REPLICA_SET, ReplicaSetMetrics, create::PodCreator, events::ReplicaSetEvents, execute::Executor,
-    handlers::Handlers, own_writes::OwnWrites, pending_creates::PendingCreates, sync::Syncer,
+    handlers, own_writes::OwnWrites, pending_creates::PendingCreates, sync::Syncer,
 };
 
 /// Current time of all tests.
@@ -323,7 +329,9 @@ pub(crate) struct World {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) syncer: Syncer,
-    pub(crate) handlers: Handlers,
+    pub(crate) queue: Queue,
+    pub(crate) pod_handler: Arc<dyn EventHandler<Pod>>,
+    pub(crate) replica_set_handler: Arc<dyn EventHandler<ReplicaSet>>,
 }
 
 impl World {
@@ -370,6 +378,7 @@ impl World {
         let own_writes = Arc::new(OwnWrites {
             expectations: UidTrackingExpectations::new(expectations_clock),
             consistency: ConsistencyStore::new(versions.into_iter().filter(|_| is_consistent)),
+            pods: pods.reader(),
         });
         let events = Arc::new(ReplicaSetEvents { kind_config: REPLICA_SET, recorder: recorder.clone() });
         let creator = PodCreator {
@@ -399,15 +408,26 @@ impl World {
             burst_replicas,
             coalesce_status_writes: true,
         };
-        let handlers = Handlers {
-            kind_config: REPLICA_SET,
-            pods: pods.reader(),
-            replica_sets: replica_sets.reader(),
-            own_writes: own_writes.clone(),
-            queue: RateLimitingQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone()))),
-        };
+        let queue = Queue::new(QueueConfig::new("replicaset", Arc::new(clock.clone())));
+        let records: Vec<Arc<dyn WriteRecords>> = vec![own_writes.clone()];
+        let watch = handlers::pods(&idle_informer(&clock), replica_sets.reader(), REPLICA_SET.kind);
+        let pod_handler = owned_handler(watch, replica_sets.reader(), queue.clone(), records.clone());
+        let watch = Watch::new(&idle_informer(&clock));
+        let replica_set_handler = primary_handler(watch, queue.clone(), records);
         let pods = Arc::new(Mutex::new(pods));
-        Self { pods, replica_sets, clock, cluster, events: recorder, metrics, own_writes, syncer, handlers }
+        Self {
+            pods,
+            replica_sets,
+            clock,
+            cluster,
+            events: recorder,
+            metrics,
+            own_writes,
+            syncer,
+            queue,
+            pod_handler,
+            replica_set_handler,
+        }
     }
 
     /// Adds `replica_set` to the cache and the API server.
@@ -438,7 +458,7 @@ impl World {
 
     /// Removes all keys from the queue and returns their names, sorted.
     pub(crate) async fn take_queued(&self) -> Vec<String> {
-        let queue = &self.handlers.queue;
+        let queue = &self.queue;
         let mut names = Vec::new();
         while !queue.is_empty() {
             let key = queue.get().await.unwrap();
@@ -447,6 +467,13 @@ impl World {
         names.sort();
         names
     }
+}
+
+/// Returns an informer that does not run.
+fn idle_informer<K: SetResourceVersion + Clone>(clock: &FakeClock) -> SharedInformer<K> {
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    let source = Arc::new(FakeSource::new(Arc::clone(&clock)));
+    SharedInformer::new(InformerConfig::new("idle", source, clock, Arc::new(SeededRandom::new(1))))
 }
 
 /// Joins `requests`, with the count of equal successive ones.

@@ -3,13 +3,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
-use kcm_informer::{SharedInformer, Store};
+use kcm_informer::{EventHandler, SharedInformer, Store};
 use kcm_meta::{Object, ObjectKey};
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics, QueueConfig};
 
 use crate::{
     ConsistencyStore, Controller, NoSyncMetrics, OwnedExpectations, Queue, Reconciler, SyncMetrics, Watch,
-    handlers::{Handler, Mapped, Mapping, Owned, Primary},
+    WriteRecords,
+    handlers::{Records, mapped_handler, owned_handler, primary_handler},
     health::Cache,
     sync_log::SyncLog,
 };
@@ -48,6 +49,7 @@ pub(crate) struct Options {
     pub(crate) leader_gate: Option<LeaderGate>,
     pub(crate) expectations: Option<Arc<OwnedExpectations>>,
     pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
+    records: Records,
     pub(crate) sync_log: Option<SyncLog>,
 }
 
@@ -67,6 +69,7 @@ impl ControllerBuilder {
             leader_gate: None,
             expectations: None,
             own_writes: None,
+            records: Records::new(),
             sync_log: None,
         };
         Self { options, primary: NoPrimary, watches: Vec::new() }
@@ -79,11 +82,8 @@ impl ControllerBuilder {
         let watch = watch.into();
         let primary = watch.informer.store();
         let builder = ControllerBuilder { options: self.options, primary, watches: self.watches };
-        builder.register(watch, |options, queue| Primary {
-            queue,
-            expectations: options.expectations.clone(),
-            own_writes: options.own_writes.clone(),
-        })
+        builder
+            .register(watch, |watch, options, queue| primary_handler(watch, queue, options.records.clone()))
     }
 }
 
@@ -94,11 +94,8 @@ impl<P: Object> ControllerBuilder<Store<P>> {
     /// Owners are identified by their UID. Nothing is enqueued if the cache does not contain the owner.
     pub fn owns<K: Object>(self, watch: impl Into<Watch<K>>) -> Self {
         let primaries = self.primary.clone();
-        self.register(watch.into(), |options, queue| Owned {
-            queue,
-            primaries,
-            expectations: options.expectations.clone(),
-            own_writes: options.own_writes.clone(),
+        self.register(watch.into(), |watch, options, queue| {
+            owned_handler(watch, primaries, queue, options.records.clone())
         })
     }
 }
@@ -118,18 +115,17 @@ impl<P> ControllerBuilder<P> {
         K: Object,
         I: IntoIterator<Item = ObjectKey> + 'static,
     {
-        self.register(watch.into(), |_, queue| Mapped { queue, keys })
+        self.register(watch.into(), |watch, _, queue| mapped_handler(watch, keys, queue))
     }
 
-    fn register<K: Object, M: Mapping<K>>(
+    fn register<K: Object>(
         mut self,
         watch: Watch<K>,
-        mapping: impl FnOnce(&Options, Queue) -> M + Send + 'static,
+        handler: impl FnOnce(Watch<K>, &Options, Queue) -> Arc<dyn EventHandler<K>> + Send + 'static,
     ) -> Self {
         self.watches.push(Box::new(move |options, queue| {
-            let Watch { informer, predicates } = watch;
-            let mapping = mapping(options, queue.clone());
-            informer.add_handler(Arc::new(Handler { predicates, mapping }));
+            let informer = watch.informer.clone();
+            informer.add_handler(handler(watch, options, queue.clone()));
             Arc::<SharedInformer<K>>::new(informer)
         }));
         self
@@ -184,6 +180,7 @@ impl<P> ControllerBuilder<P> {
     /// [answered](OwnedExpectations::creation_answered) are observed as soon as the caches contain the versions of its
     /// writes.
     pub fn expectations(mut self, expectations: Arc<OwnedExpectations>) -> Self {
+        self.options.records.push(Arc::clone(&expectations) as _);
         self.options.expectations = Some(expectations);
         self
     }
@@ -191,7 +188,17 @@ impl<P> ControllerBuilder<P> {
     /// Postpones keys until the caches contain the writes that the reconciler has recorded for them
     /// ([`ConsistencyStore::wrote_at`]).
     pub fn own_writes(mut self, own_writes: Arc<ConsistencyStore>) -> Self {
+        self.options.records.push(Arc::clone(&own_writes) as _);
         self.options.own_writes = Some(own_writes);
+        self
+    }
+
+    /// Updates `records` with the changes that the watches of primary and [owned](ControllerBuilder::owns) objects report.
+    ///
+    /// For controllers that check their records themselves. [`expectations`](Self::expectations) and
+    /// [`own_writes`](Self::own_writes) also postpone and requeue keys.
+    pub fn write_records(mut self, records: Arc<dyn WriteRecords>) -> Self {
+        self.options.records.push(records);
         self
     }
 

@@ -4,8 +4,7 @@ use std::{fmt, mem, ops::ControlFlow, sync::Arc, sync::atomic::AtomicU64, time::
 
 use kcm_clock::{Clock, Sleep};
 use kcm_expectations::UidTrackingExpectations;
-use kcm_informer::{EventHandler, SharedInformer};
-use kcm_meta::{Object, ObjectKey};
+use kcm_meta::ObjectKey;
 use kcm_workqueue::{RateLimitingQueue, WorkItem};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace};
@@ -133,15 +132,6 @@ impl<R: Reconciler> Controller<R> {
         KeyState { queue: self.shared.queue.state_of(key), last_sync }
     }
 
-    /// Registers `handler` with `informer`. Workers start only after the informer has synced.
-    ///
-    /// For controllers whose handlers do more than the watches of a [`ControllerBuilder`]. The handler adds keys to the
-    /// [`queue`](Self::queue).
-    pub fn watch<K: Object>(&mut self, informer: &SharedInformer<K>, handler: Arc<dyn EventHandler<K>>) {
-        informer.add_handler(handler);
-        self.caches.push(Arc::new(informer.clone()));
-    }
-
     /// Returns the health of the controller.
     pub fn health(&self) -> ControllerHealth {
         ControllerHealth {
@@ -168,30 +158,17 @@ impl<R: Reconciler> Controller<R> {
     ///
     /// Dropping the future aborts reconciliations. Their keys return to the queue.
     pub async fn run(&self, stop: CancellationToken) -> RunOutcome {
-        self.run_with(self.workers, stop).await
-    }
-
-    /// Runs with another number of workers than the configured one. See [`run`](Self::run).
-    ///
-    /// # Panics
-    ///
-    /// If a reconciliation panics.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future aborts reconciliations. Their keys return to the queue.
-    pub async fn run_with(&self, workers: usize, stop: CancellationToken) -> RunOutcome {
         let controller = self.shared.name;
         info!(controller, "Starting controller");
         let mut outcome = RunOutcome::Stopped;
         if self.wait_for_caches(&stop).await {
-            let (shared, slots) = (Arc::clone(&self.shared), self.running.start(workers));
+            let (shared, slots) = (Arc::clone(&self.shared), self.running.start(self.workers));
             let process = move |worker: usize, item| {
                 let (shared, slots) = (Arc::clone(&shared), Arc::clone(&slots));
                 async move { shared.process_if_leading(item, slots.get(worker)).await }
             };
             let deadline = || self.drain_deadline();
-            outcome = run_workers(&self.shared.queue, workers, process, &stop, deadline).await;
+            outcome = run_workers(&self.shared.queue, self.workers, process, &stop, deadline).await;
         }
         if outcome != RunOutcome::NotLeading {
             self.shared.queue.shut_down();

@@ -4,17 +4,24 @@ use std::sync::Arc;
 
 use kcm_informer::{Deleted, EventHandler, Store};
 use kcm_meta::{Object, ObjectKey};
+use tracing::trace;
 
-use crate::{Change, ConsistencyStore, OwnedExpectations, Queue, watch::Predicate};
+use crate::{
+    Change, Queue, Watch, WriteRecords, owner_of,
+    watch::{Orphans, Predicate},
+};
+
+/// Records that the handlers of a controller update.
+pub(crate) type Records = Vec<Arc<dyn WriteRecords>>;
 
 /// Handler that passes changes which satisfy all predicates to a mapping.
-pub(crate) struct Handler<K, M> {
-    pub(crate) predicates: Vec<Predicate<K>>,
-    pub(crate) mapping: M,
+struct Handler<K, M> {
+    predicates: Vec<Predicate<K>>,
+    mapping: M,
 }
 
 /// Reaction to a change.
-pub(crate) trait Mapping<K>: Send + Sync + 'static {
+trait Mapping<K>: Send + Sync + 'static {
     /// Called for every change, also if a predicate ignores it.
     fn observe(&self, change: &Change<'_, K>) {
         let _ = change;
@@ -61,11 +68,48 @@ impl<K: Object, M: Mapping<K>> EventHandler<K> for Handler<K, M> {
     }
 }
 
+/// Returns the handler of [`ControllerBuilder::reconciles`](crate::ControllerBuilder::reconciles).
+///
+/// Public for the tests of controllers.
+#[doc(hidden)]
+pub fn primary_handler<K: Object>(
+    watch: Watch<K>,
+    queue: Queue,
+    records: Vec<Arc<dyn WriteRecords>>,
+) -> Arc<dyn EventHandler<K>> {
+    Arc::new(Handler { predicates: watch.predicates, mapping: Primary { queue, records } })
+}
+
+/// Returns the handler of [`ControllerBuilder::owns`](crate::ControllerBuilder::owns).
+///
+/// Public for the tests of controllers.
+#[doc(hidden)]
+pub fn owned_handler<K: Object, P: Object>(
+    watch: Watch<K>,
+    primaries: Store<P>,
+    queue: Queue,
+    records: Vec<Arc<dyn WriteRecords>>,
+) -> Arc<dyn EventHandler<K>> {
+    let mapping = Owned { queue, primaries, orphans: watch.orphans, records };
+    Arc::new(Handler { predicates: watch.predicates, mapping })
+}
+
+/// Returns the handler of [`ControllerBuilder::watches`](crate::ControllerBuilder::watches).
+///
+/// Public for the tests of controllers.
+#[doc(hidden)]
+pub fn mapped_handler<K: Object, I: IntoIterator<Item = ObjectKey> + 'static>(
+    watch: Watch<K>,
+    keys: impl Fn(&K) -> I + Send + Sync + 'static,
+    queue: Queue,
+) -> Arc<dyn EventHandler<K>> {
+    Arc::new(Handler { predicates: watch.predicates, mapping: Mapped { queue, keys } })
+}
+
 /// Enqueues the key of the object. Removes records about it when it is deleted.
-pub(crate) struct Primary {
-    pub(crate) queue: Queue,
-    pub(crate) expectations: Option<Arc<OwnedExpectations>>,
-    pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
+struct Primary {
+    queue: Queue,
+    records: Records,
 }
 
 impl<K: Object> Mapping<K> for Primary {
@@ -76,121 +120,122 @@ impl<K: Object> Mapping<K> for Primary {
             Change::Updated { old, new } if old.uid() != new.uid() => old,
             Change::Added(_) | Change::Updated { .. } => return,
         };
-        if let Some(expectations) = &self.expectations {
-            expectations.delete(&gone.key());
-        }
-        if let Some(own_writes) = &self.own_writes {
-            own_writes.clear(&gone.key(), Some(gone.uid()));
+        for records in &self.records {
+            records.primary_deleted(&gone.key(), gone.uid());
         }
     }
 
     fn restored(&self) {
-        clear(self.own_writes.as_deref());
+        restored(&self.records);
     }
 
     fn enqueue(&self, change: &Change<'_, K>) {
-        self.queue.add(change.object().key());
+        let object = change.object();
+        trace!(object = %object.key(), uid = object.uid(), "Object {}", change.verb());
+        self.queue.add(object.key());
     }
 }
 
-/// Enqueues the primary object that controls the object, before and after the change.
-pub(crate) struct Owned<P> {
-    pub(crate) queue: Queue,
-    pub(crate) primaries: Store<P>,
-    pub(crate) expectations: Option<Arc<OwnedExpectations>>,
-    pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
+/// Enqueues the primary object that controls the object, before and after the change, and those that may adopt it.
+struct Owned<K, P> {
+    queue: Queue,
+    primaries: Store<P>,
+    orphans: Option<Orphans<K>>,
+    records: Records,
 }
 
-fn clear(own_writes: Option<&ConsistencyStore>) {
-    if let Some(own_writes) = own_writes {
-        own_writes.clear_all();
+fn restored(records: &Records) {
+    for records in records {
+        records.restored();
     }
 }
 
-impl<P: Object> Owned<P> {
-    /// Returns the key of the primary object that controls `object`.
-    ///
-    /// A primary object that the cache does not contain is enqueued when it is added. UIDs are compared, so kinds need not
-    /// be.
-    fn owner<K: Object>(&self, object: &K) -> Option<ObjectKey> {
-        let owner = object.controller()?;
-        let primaries = self.primaries.read();
-        let is_owner = |key: &ObjectKey| primaries.get(key).is_some_and(|primary| primary.uid() == owner.uid);
-        let namespaced = ObjectKey::new(object.key().namespace, owner.name);
-        if is_owner(&namespaced) {
-            return Some(namespaced);
-        }
-        Some(ObjectKey::new("", owner.name)).filter(is_owner)
-    }
-}
-
-impl<P: Object> Owned<P> {
-    /// Lowers the expectations of the owner after an object was added.
-    fn added<K: Object>(&self, expectations: &OwnedExpectations, object: &K) {
-        if let Some(owner) = self.owner(object) {
-            expectations.creation_observed(&owner);
-        }
+impl<K: Object, P: Object> Owned<K, P> {
+    fn added(&self, object: &K) {
         if object.is_being_deleted() {
-            self.deleted(expectations, object);
+            // After a restart, a list may contain an object that is already being deleted.
+            self.deleted(object);
+        } else if let Some(owner) = owner_of(&self.primaries, object) {
+            for records in &self.records {
+                records.created(&owner.key());
+            }
         }
     }
 
-    /// Lowers the expectations of the owner after the deletion of an object has started or ended, or the owner has released
-    /// it.
-    fn deleted<K: Object>(&self, expectations: &OwnedExpectations, object: &K) {
-        if let Some(owner) = self.owner(object) {
-            expectations.deletion_observed(&owner, &object.uid().into());
+    fn deleted(&self, object: &K) {
+        if let Some(owner) = owner_of(&self.primaries, object) {
+            for records in &self.records {
+                records.deleted(&owner.key(), object);
+            }
         }
     }
 }
 
-impl<K: Object, P: Object> Mapping<K> for Owned<P> {
+impl<K: Object, P: Object> Mapping<K> for Owned<K, P> {
     fn observe(&self, change: &Change<'_, K>) {
-        let Some(expectations) = self.expectations.as_deref() else { return };
+        if self.records.is_empty() {
+            return;
+        }
         match change {
-            Change::Added(object) => self.added(expectations, &***object),
-            Change::Deleted(object) => self.deleted(expectations, &***object),
+            Change::Added(object) => self.added(object),
+            Change::Deleted(object) => self.deleted(object),
             // Deleted and created again.
+            //
+            // DEVIATION: upstream does not compare UIDs.
             Change::Updated { old, new } if old.uid() != new.uid() => {
-                self.deleted(expectations, &***old);
-                self.added(expectations, &***new);
+                self.deleted(old);
+                self.added(new);
             }
+            // A resync.
+            Change::Updated { old, new } if old.resource_version() == new.resource_version() => {}
             Change::Updated { old, new } => {
-                let uid = |object: &Arc<K>| object.controller().map(|owner| owner.uid.to_owned());
                 // A terminating object is replaced without waiting for its grace period.
                 if new.is_being_deleted() {
-                    self.deleted(expectations, &***new);
+                    self.deleted(new);
                 }
-                // The event of its deletion will not name the former owner.
-                if uid(old) != uid(new) {
-                    self.deleted(expectations, &***old);
+                // DEVIATION: upstream does not lower the expectation of the former owner. The event of the deletion does
+                // not name it, and it would wait until the expectation expires.
+                if old.controller().map(|owner| owner.uid) != new.controller().map(|owner| owner.uid) {
+                    self.deleted(old);
                 }
             }
         }
     }
 
     fn restored(&self) {
-        clear(self.own_writes.as_deref());
+        restored(&self.records);
     }
 
-    /// An object that was created and deleted between two lists has no event.
+    /// DEVIATION: if an object was created or adopted, and deleted, between two lists, upstream waits until the expectations
+    /// expire, or until the progress deadline.
     fn replaced(&self) {
-        for key in self.expectations.iter().flat_map(|expectations| expectations.unfulfilled()) {
+        for key in self.records.iter().flat_map(|records| records.relisted()) {
             self.queue.add(key);
         }
     }
 
     fn enqueue(&self, change: &Change<'_, K>) {
-        for owner in change.states().filter_map(|object| self.owner(&**object)) {
-            self.queue.add(owner);
+        let former = match change {
+            Change::Updated { old, new } if old.controller() != new.controller() => Some(*old),
+            _ => None,
+        };
+        for object in former.into_iter().chain([change.object()]) {
+            if let Some(owner) = owner_of(&self.primaries, &**object) {
+                trace!(owner = %owner.key(), object = %object.key(), "Owned object {}", change.verb());
+                self.queue.add(owner.key());
+            }
+        }
+        for key in self.orphans.iter().flat_map(|orphans| orphans(change)) {
+            trace!(owner = %key, object = %change.object().key(), "Orphan {}", change.verb());
+            self.queue.add(key);
         }
     }
 }
 
 /// Enqueues the keys that a function returns for the states before and after the change.
-pub(crate) struct Mapped<F> {
-    pub(crate) queue: Queue,
-    pub(crate) keys: F,
+struct Mapped<F> {
+    queue: Queue,
+    keys: F,
 }
 
 impl<K, F, I> Mapping<K> for Mapped<F>

@@ -39,6 +39,8 @@
 //! |---|---|
 //! | [`ControllerBuilder`] | watched types and options |
 //! | [`Watch`], [`predicate`] | changes that enqueue a key |
+//! | [`owner_of`] | the primary object that controls an object |
+//! | [`WriteRecords`] | records of own writes, which watches update |
 //! | [`Controller::run`] | workers, until a token is cancelled; queued keys are processed before it returns |
 //! | [`Controller::step`], [`Controller::drain`] | the same for tests: one key, or all that are queued, without waiting |
 //! | [`Controller::health`] | checks for `/readyz` and `/healthz` |
@@ -58,6 +60,7 @@ pub mod consistency;
 mod controller;
 mod handlers;
 mod health;
+mod owner;
 pub mod predicate;
 mod reconciler;
 mod requeue;
@@ -65,18 +68,23 @@ mod sync_log;
 mod sync_metrics;
 mod watch;
 mod worker;
+mod write_records;
 
 pub use builder::{ControllerBuilder, NoPrimary};
 pub use consistency::{ConsistencyStore, GroupResource};
 pub use controller::{Controller, Outcome, OwnedExpectations, Queue, Step};
+#[doc(hidden)]
+pub use handlers::{mapped_handler, owned_handler, primary_handler};
 pub use health::{ControllerHealth, Unhealthy};
 pub use kcm_meta::ObjectKey;
+pub use owner::owner_of;
 pub use reconciler::Reconciler;
 pub use requeue::{ErrorClass, Requeue};
 pub use sync_log::{KeyState, SyncRecord};
 pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
 pub use watch::{Change, Watch};
 pub use worker::RunOutcome;
+pub use write_records::WriteRecords;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

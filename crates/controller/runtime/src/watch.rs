@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use kcm_informer::SharedInformer;
-use kcm_meta::Object;
+use kcm_meta::{Object, ObjectKey};
 
 /// Informer whose changes enqueue keys, with predicates on the changes.
 ///
@@ -20,14 +20,18 @@ use kcm_meta::Object;
 pub struct Watch<K> {
     pub(crate) informer: SharedInformer<K>,
     pub(crate) predicates: Vec<Predicate<K>>,
+    pub(crate) orphans: Option<Orphans<K>>,
 }
 
 pub(crate) type Predicate<K> = Box<dyn Fn(&Change<'_, K>) -> bool + Send + Sync>;
 
+/// Returns the keys of the primary objects that may adopt the object after a change.
+pub(crate) type Orphans<K> = Box<dyn Fn(&Change<'_, K>) -> Vec<ObjectKey> + Send + Sync>;
+
 impl<K: Object> Watch<K> {
     /// Returns a watch of all changes.
     pub fn new(informer: &SharedInformer<K>) -> Self {
-        Self { informer: informer.clone(), predicates: Vec::new() }
+        Self { informer: informer.clone(), predicates: Vec::new(), orphans: None }
     }
 
     /// Ignores changes for which `predicate` returns `false`. With several predicates, all must return `true`.
@@ -39,6 +43,35 @@ impl<K: Object> Watch<K> {
     #[must_use]
     pub fn when(mut self, predicate: impl Fn(&Change<'_, K>) -> bool + Send + Sync + 'static) -> Self {
         self.predicates.push(Box::new(predicate));
+        self
+    }
+
+    /// Enqueues the primary objects that may adopt an orphan: the keys that `adopters` returns for it.
+    ///
+    /// It is called when an object without a controller is added, after an object has lost its controller, and when the
+    /// `labels` of an orphan have changed, unless the object is being deleted. It applies to
+    /// [`ControllerBuilder::owns`](crate::ControllerBuilder::owns).
+    #[must_use]
+    pub fn orphans<L: PartialEq + ?Sized + 'static>(
+        mut self,
+        labels: fn(&K) -> &L,
+        adopters: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.orphans = Some(Box::new(move |change| {
+            let object = change.object();
+            let is_new = match change {
+                Change::Added(_) => true,
+                Change::Updated { old, new } => {
+                    old.uid() != new.uid() || old.controller().is_some() || labels(old) != labels(new)
+                }
+                Change::Deleted(_) => false,
+            };
+            if is_new && object.controller().is_none() && !object.is_being_deleted() {
+                adopters(object)
+            } else {
+                Vec::new()
+            }
+        }));
         self
     }
 }
@@ -87,6 +120,15 @@ impl<'a, K> Change<'a, K> {
         match self {
             Self::Added(_) => None,
             Self::Updated { old, .. } | Self::Deleted(old) => Some(old),
+        }
+    }
+
+    /// Returns the participle of the change for log messages.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Added(_) => "added",
+            Self::Updated { .. } => "updated",
+            Self::Deleted(_) => "deleted",
         }
     }
 

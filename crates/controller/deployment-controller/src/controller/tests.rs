@@ -111,7 +111,7 @@ async fn runs_from_watch_event_to_write() {
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (controller, stop) = (Arc::clone(&controller), stop.clone());
-        async move { controller.run(5, stop).await }
+        async move { controller.run(stop).await }
     });
     for run in [
         tokio::spawn({

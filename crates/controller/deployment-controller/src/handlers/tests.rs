@@ -1,20 +1,62 @@
-use kcm_clock::FakeClock;
+use kcm_clock::{Clock, FakeClock, SeededRandom};
+use kcm_informer::{
+    Deleted, EventHandler, InformerConfig,
+    testing::{FakeSource, SetResourceVersion},
+};
+use kcm_runtime::{Queue, WriteRecords, mapped_handler, owned_handler, primary_handler};
 use kcm_workqueue::QueueConfig;
 use serde_json::json;
 
 use super::*;
 
-use crate::testing::{Caches, START, deployment, pod_of, replica_set, set_recreate};
+use crate::{
+    testing::{Caches, START, deployment, pod_of, replica_set, set_recreate},
+    written_objects::WrittenObjects,
+};
+
+/// Handlers of the controller's watches, and their queue.
+struct Handlers {
+    queue: Queue,
+    deployments: Arc<dyn EventHandler<Deployment>>,
+    replica_sets: Arc<dyn EventHandler<ReplicaSet>>,
+    pods: Arc<dyn EventHandler<Pod>>,
+    written_objects: Arc<WrittenObjects>,
+}
 
 fn handlers(caches: &Caches) -> Handlers {
-    let clock = FakeClock::new(kcm_api::Time::from_unix(START).timestamp());
-    Handlers {
-        queue: RateLimitingQueue::new(QueueConfig::new("test", Arc::new(clock))),
-        deployments: caches.deployments.reader(),
+    let clock: Arc<dyn Clock> = Arc::new(FakeClock::new(kcm_api::Time::from_unix(START).timestamp()));
+    let queue = Queue::new(QueueConfig::new("test", Arc::clone(&clock)));
+    let written_objects = Arc::new(WrittenObjects::default());
+    let records: Vec<Arc<dyn WriteRecords>> = vec![written_objects.clone()];
+    let deployments = caches.deployments.reader();
+    let recreates = Recreates {
+        deployments: deployments.clone(),
         replica_sets: caches.replica_sets.reader(),
         pods: caches.pods.reader(),
-        written_objects: Arc::default(),
+    };
+    let replica_sets = replica_sets(&idle_informer(&clock), deployments.clone());
+    Handlers {
+        deployments: primary_handler(Watch::new(&idle_informer(&clock)), queue.clone(), records.clone()),
+        replica_sets: owned_handler(replica_sets, deployments, queue.clone(), records),
+        pods: mapped_handler(
+            pods(&idle_informer(&clock)),
+            move |pod| recreates.continued_by(pod),
+            queue.clone(),
+        ),
+        queue,
+        written_objects,
     }
+}
+
+/// Returns an informer that does not run.
+fn idle_informer<K: SetResourceVersion + Clone>(clock: &Arc<dyn Clock>) -> SharedInformer<K> {
+    let source = Arc::new(FakeSource::new(Arc::clone(clock)));
+    SharedInformer::new(InformerConfig::new(
+        "idle",
+        source,
+        Arc::clone(clock),
+        Arc::new(SeededRandom::new(1)),
+    ))
 }
 
 /// Returns the names of the queued Deployments.
@@ -59,11 +101,11 @@ fn changed(set: &ReplicaSet, change: impl FnOnce(&mut ReplicaSet)) -> Arc<Replic
 async fn deployment_events_enqueue() {
     let handlers = handlers(&Caches::new());
     let d = Arc::new(deployment(1));
-    EventHandler::<Deployment>::on_add(&handlers, &d, true);
+    handlers.deployments.on_add(&d, true);
     assert_eq!(queued(&handlers).await, ["web"]);
-    EventHandler::<Deployment>::on_update(&handlers, &d, &d);
+    handlers.deployments.on_update(&d, &d);
     assert_eq!(queued(&handlers).await, ["web"]);
-    EventHandler::<Deployment>::on_delete(&handlers, &Deleted::FinalStateUnknown(d));
+    handlers.deployments.on_delete(&Deleted::FinalStateUnknown(d));
     assert_eq!(queued(&handlers).await, ["web"]);
 }
 
@@ -73,27 +115,23 @@ async fn add_replica_set_enqueues_its_owner() {
     let (d1, d2) = (deployment_named("d1"), deployment_named("d2"));
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     for d in [&d1, &d2] {
-        EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(owned_by(d, "rs")), false);
+        handlers.replica_sets.on_add(&Arc::new(owned_by(d, "rs")), false);
         assert_eq!(queued(&handlers).await, [&*d.metadata.name]);
     }
 }
 
 #[tokio::test]
-async fn add_replica_set_compares_uid_and_kind_of_the_owner() {
+async fn add_replica_set_compares_the_uid_of_the_owner() {
     let d = deployment_named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
     let mut other_uid = owned_by(&d, "rs");
     other_uid.metadata.owner_references[0].uid = "other".into();
-    let mut other_kind = owned_by(&d, "rs");
-    other_kind.metadata.owner_references[0].kind = "Rollout".to_owned();
     let mut other_group = owned_by(&d, "rs");
     other_group.metadata.owner_references[0].api_version = "example.com/v1".to_owned();
-    for set in [other_uid, other_kind] {
-        EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(set), false);
-        assert_eq!(queued(&handlers).await, [""; 0]);
-    }
+    handlers.replica_sets.on_add(&Arc::new(other_uid), false);
+    assert_eq!(queued(&handlers).await, [""; 0]);
     // US-9.27: the API group is not compared.
-    EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(other_group), false);
+    handlers.replica_sets.on_add(&Arc::new(other_group), false);
     assert_eq!(queued(&handlers).await, ["d1"]);
 }
 
@@ -105,7 +143,7 @@ async fn add_replica_set_orphan_enqueues_matching_deployments() {
     let mut elsewhere = deployment_named("d4");
     elsewhere.metadata.namespace = "elsewhere".into();
     let handlers = handlers(&Caches::with(&[&d1, &d2, &d3, &elsewhere], &[]));
-    EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(orphan("rs")), false);
+    handlers.replica_sets.on_add(&Arc::new(orphan("rs")), false);
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
 }
 
@@ -116,9 +154,9 @@ async fn add_of_terminating_replica_set_enqueues_only_its_owner() {
     let terminating = |set: ReplicaSet| {
         changed(&set, |set| set.metadata.deletion_timestamp = Some(kcm_api::Time::from_unix(START)))
     };
-    EventHandler::<ReplicaSet>::on_add(&handlers, &terminating(owned_by(&d, "rs")), false);
+    handlers.replica_sets.on_add(&terminating(owned_by(&d, "rs")), false);
     assert_eq!(queued(&handlers).await, ["d1"]);
-    EventHandler::<ReplicaSet>::on_add(&handlers, &terminating(orphan("rs")), false);
+    handlers.replica_sets.on_add(&terminating(orphan("rs")), false);
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
@@ -128,9 +166,9 @@ async fn update_replica_set_enqueues_its_owner() {
     let (d1, d2) = (deployment_named("d1"), deployment_named("d2"));
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let old = Arc::new(owned_by(&d1, "rs"));
-    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &changed(&old, |set| set.spec.replicas = Some(5)));
+    handlers.replica_sets.on_update(&old, &changed(&old, |set| set.spec.replicas = Some(5)));
     assert_eq!(queued(&handlers).await, ["d1"]);
-    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &old);
+    handlers.replica_sets.on_update(&old, &old);
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
@@ -141,10 +179,10 @@ async fn update_replica_set_orphan_with_new_labels_enqueues_matching_deployments
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let new = orphan("rs");
     let old = changed(&new, |set| set.metadata.labels.clear());
-    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &Arc::new(new.clone()));
+    handlers.replica_sets.on_update(&old, &Arc::new(new.clone()));
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
     let resized = changed(&new, |set| set.spec.replicas = Some(5));
-    EventHandler::<ReplicaSet>::on_update(&handlers, &Arc::new(new), &resized);
+    handlers.replica_sets.on_update(&Arc::new(new), &resized);
     assert_eq!(queued(&handlers).await, [""; 0], "unchanged labels");
 }
 
@@ -155,7 +193,7 @@ async fn update_replica_set_change_controller_ref_enqueues_both_owners() {
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let new = owned_by(&d1, "rs");
     let old = changed(&owned_by(&d2, "rs"), |_| {});
-    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &Arc::new(new));
+    handlers.replica_sets.on_update(&old, &Arc::new(new));
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
 }
 
@@ -166,7 +204,7 @@ async fn update_replica_set_release_enqueues_old_owner_and_matching_deployments(
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let old = owned_by(&d1, "rs");
     let new = changed(&old, |set| set.metadata.owner_references.clear());
-    EventHandler::<ReplicaSet>::on_update(&handlers, &Arc::new(old), &new);
+    handlers.replica_sets.on_update(&Arc::new(old), &new);
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
 }
 
@@ -176,7 +214,7 @@ async fn delete_replica_set_enqueues_its_owner() {
     let d = deployment_named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
     for deleted in [Deleted::FinalState as fn(_) -> _, Deleted::FinalStateUnknown] {
-        EventHandler::<ReplicaSet>::on_delete(&handlers, &deleted(Arc::new(owned_by(&d, "rs"))));
+        handlers.replica_sets.on_delete(&deleted(Arc::new(owned_by(&d, "rs"))));
         assert_eq!(queued(&handlers).await, ["d1"]);
     }
 }
@@ -185,7 +223,7 @@ async fn delete_replica_set_enqueues_its_owner() {
 #[tokio::test]
 async fn delete_replica_set_orphan_enqueues_nothing() {
     let handlers = handlers(&Caches::with(&[&deployment_named("d1"), &deployment_named("d2")], &[]));
-    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::FinalState(Arc::new(orphan("rs"))));
+    handlers.replica_sets.on_delete(&Deleted::FinalState(Arc::new(orphan("rs"))));
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
@@ -196,10 +234,7 @@ async fn after_pod_deletion(d: &Deployment, sets: &[&ReplicaSet], remaining: &[&
         caches.pods.apply(Arc::new((*pod).clone()));
     }
     let handlers = handlers(&caches);
-    EventHandler::<Pod>::on_delete(
-        &handlers,
-        &Deleted::FinalState(Arc::new(pod_of(sets[0], "deleted", "Running"))),
-    );
+    handlers.pods.on_delete(&Deleted::FinalState(Arc::new(pod_of(sets[0], "deleted", "Running"))));
     queued(&handlers).await
 }
 
@@ -262,10 +297,7 @@ async fn pod_deletion_without_cached_replica_set_enqueues_nothing() {
     let d = recreate();
     let set = owned_by(&d, "rs");
     let handlers = handlers(&Caches::with(&[&d], &[]));
-    EventHandler::<Pod>::on_delete(
-        &handlers,
-        &Deleted::FinalState(Arc::new(pod_of(&set, "deleted", "Running"))),
-    );
+    handlers.pods.on_delete(&Deleted::FinalState(Arc::new(pod_of(&set, "deleted", "Running"))));
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
@@ -276,9 +308,9 @@ async fn pod_that_loses_its_owner_enqueues_recreate_deployment() {
     let handlers = handlers(&Caches::with(&[&d], &[&set]));
     let old = pod_of(&set, "left", "Running");
     let new = Pod { controller: None, ..old.clone() };
-    EventHandler::<Pod>::on_update(&handlers, &Arc::new(old.clone()), &Arc::new(old.clone()));
+    handlers.pods.on_update(&Arc::new(old.clone()), &Arc::new(old.clone()));
     assert_eq!(queued(&handlers).await, [""; 0]);
-    EventHandler::<Pod>::on_update(&handlers, &Arc::new(old), &Arc::new(new));
+    handlers.pods.on_update(&Arc::new(old), &Arc::new(new));
     assert_eq!(queued(&handlers).await, ["d1"]);
 }
 
@@ -302,9 +334,9 @@ async fn pod_that_finishes_enqueues_recreate_deployment() {
     let (old, new) = (pod_of(&set, "left", "Running"), pod_of(&set, "left", "Failed"));
     caches.pods.apply(Arc::new(new.clone()));
     let handlers = handlers(&caches);
-    EventHandler::<Pod>::on_update(&handlers, &Arc::new(old), &Arc::new(new.clone()));
+    handlers.pods.on_update(&Arc::new(old), &Arc::new(new.clone()));
     assert_eq!(queued(&handlers).await, ["d1"]);
-    EventHandler::<Pod>::on_update(&handlers, &Arc::new(new.clone()), &Arc::new(new));
+    handlers.pods.on_update(&Arc::new(new.clone()), &Arc::new(new));
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
@@ -312,19 +344,20 @@ async fn pod_that_finishes_enqueues_recreate_deployment() {
 async fn relist_enqueues_deployments_whose_replica_sets_were_not_observed() {
     let d = deployment_named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
-    EventHandler::<ReplicaSet>::on_replace(&handlers);
+    handlers.replica_sets.on_replace();
     assert_eq!(queued(&handlers).await, [""; 0]);
     handlers.written_objects.replica_set(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));
-    EventHandler::<ReplicaSet>::on_replace(&handlers);
+    handlers.replica_sets.on_replace();
     assert_eq!(queued(&handlers).await, ["d1"]);
 }
 
 #[tokio::test]
 async fn restored_cache_removes_the_records_of_own_writes() {
     let d = deployment_named("d1");
-    for restored in
-        [EventHandler::<Deployment>::on_restore as fn(&Handlers), EventHandler::<ReplicaSet>::on_restore]
-    {
+    for restored in [
+        |handlers: &Handlers| handlers.deployments.on_restore(),
+        |handlers: &Handlers| handlers.replica_sets.on_restore(),
+    ] {
         let handlers = handlers(&Caches::with(&[&d], &[]));
         handlers.written_objects.deployment(&Arc::new(d.clone()));
         handlers.written_objects.replica_set(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));

@@ -259,7 +259,7 @@ impl Running {
         });
         let controller = tokio::spawn({
             let stop = stop.clone();
-            async move { controller.run(5, stop).await }
+            async move { controller.run(stop).await }
         });
         Self { server, syncs, stop, controller }
     }

@@ -6,7 +6,6 @@ use std::{
 
 use kcm_api::error::reason;
 use kcm_clock::{Random, SeededRandom, is_generated_name};
-use kcm_informer::EventHandler;
 use kcm_runtime::Requeue;
 use kcm_testkit::CapturedLog;
 use serde_json::json;
@@ -570,7 +569,7 @@ async fn pod_with_a_version_below_that_of_the_cache_is_expected_until_its_event(
     let key = world.add_replica_set(&replica_set("web", 2));
     world.catch_up();
     assert_eq!(sync(&world, &key).await, (String::new(), "create x2, status".to_owned()));
-    EventHandler::<Pod>::on_restore(&world.handlers);
+    world.pod_handler.on_restore();
     assert_eq!(sync(&world, &key).await, (String::new(), "status".to_owned()));
     assert_eq!(world.own_writes.expectations.get(&key), Some((2, 0)));
 }

@@ -1,5 +1,9 @@
 //! Upstream's tests of the event handlers (US-5.2).
 
+use std::sync::Arc;
+
+use kcm_api::PodControllerRef;
+use kcm_informer::Deleted;
 use serde_json::json;
 
 use super::*;
@@ -32,15 +36,15 @@ fn queued(names: &[&str]) -> Vec<String> {
 }
 
 fn added(world: &World, pod: Pod) {
-    EventHandler::<Pod>::on_add(&world.handlers, &Arc::new(pod), false);
+    world.pod_handler.on_add(&Arc::new(pod), false);
 }
 
 fn updated(world: &World, old: Pod, new: Pod) {
-    EventHandler::<Pod>::on_update(&world.handlers, &Arc::new(old), &Arc::new(new));
+    world.pod_handler.on_update(&Arc::new(old), &Arc::new(new));
 }
 
 fn deleted(world: &World, pod: Pod) {
-    EventHandler::<Pod>::on_delete(&world.handlers, &Deleted::FinalState(Arc::new(pod)));
+    world.pod_handler.on_delete(&Deleted::FinalState(Arc::new(pod)));
 }
 
 #[tokio::test]
@@ -119,14 +123,13 @@ async fn orphan_without_labels_enqueues_nothing() {
 }
 
 #[tokio::test]
-async fn pod_of_an_owner_with_another_kind_uid_or_name_enqueues_nothing() {
+async fn pod_of_an_owner_with_another_uid_or_name_enqueues_nothing() {
     let (world, web, _) = world();
     let with = |change: fn(&mut PodControllerRef)| {
         let mut reference = (**owned_by(&web, pod("p")).controller.as_ref().unwrap()).clone();
         change(&mut reference);
         Pod { controller: Some(Arc::new(reference)), ..pod("p") }
     };
-    added(&world, with(|reference| reference.kind = "StatefulSet".into()));
     added(&world, with(|reference| reference.uid = "an-earlier-one".into()));
     added(&world, with(|reference| reference.name = "unknown".into()));
     assert_eq!(outcome(&world).await, (queued(&[]), (1, 1), (1, 1)));
@@ -173,7 +176,7 @@ async fn terminating_pod_with_changed_labels_lowers_deletions_of_both_owners() {
 async fn test_delete_final_state_unknown() {
     let (world, web, _) = world();
     let gone = Deleted::FinalStateUnknown(Arc::new(owned_by(&web, pod("p"))));
-    EventHandler::<Pod>::on_delete(&world.handlers, &gone);
+    world.pod_handler.on_delete(&gone);
     assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 0), (1, 1)));
 }
 
@@ -273,7 +276,7 @@ async fn pod_of_the_same_name_is_a_deletion_and_a_creation() {
 async fn relist_enqueues_unfulfilled_expectations() {
     let (world, _, _) = world();
     world.own_writes.expectations.delete(&ObjectKey::new("default", "other"));
-    EventHandler::<Pod>::on_replace(&world.handlers);
+    world.pod_handler.on_replace();
     assert_eq!(world.take_queued().await, ["web"]);
 }
 
@@ -283,11 +286,11 @@ async fn relist_lowers_expected_deletions_of_pods_that_it_lacks() {
     let web = web.metadata.key();
     let deletions = |world: &World| world.own_writes.expectations.get(&web).map(|(_, deletions)| deletions);
     world.add_pods([pod("p")]);
-    EventHandler::<Pod>::on_replace(&world.handlers);
+    world.pod_handler.on_replace();
     assert_eq!(deletions(&world), Some(1));
 
     world.pods.lock().remove(&pod("p").key, None);
-    EventHandler::<Pod>::on_replace(&world.handlers);
+    world.pod_handler.on_replace();
     assert_eq!(deletions(&world), Some(0));
     assert_eq!(world.take_queued().await, ["other", "web"]);
 }
@@ -298,33 +301,6 @@ async fn pod_update_of_the_same_version_is_ignored() {
     let mine = owned_by(&web, pod("p"));
     updated(&world, mine.clone(), going(mine));
     assert_eq!(outcome(&world).await, (queued(&[]), (1, 1), (1, 1)));
-}
-
-#[tokio::test]
-async fn pod_that_became_ready_enqueues_its_owner_after_min_ready_seconds() {
-    let mut world = World::new();
-    let web = changed_replica_set("web", 1, &json!({"spec": {"minReadySeconds": 5}}));
-    world.add_replica_set(&web);
-    let mine = owned_by(&web, pod("p"));
-    updated(&world, mine.clone(), newer(ready(mine.clone(), ago(0))));
-    assert_eq!(world.take_queued().await, ["web"]);
-
-    let again = tokio::spawn({
-        let queue = world.handlers.queue.clone();
-        async move { queue.get().await.map(|key| key.name.to_string()) }
-    });
-    tokio::task::yield_now().await;
-    world.clock.step(Duration::from_millis(4999));
-    tokio::task::yield_now().await;
-    assert!(!again.is_finished());
-    world.clock.step(Duration::from_millis(1));
-    assert_eq!(again.await.unwrap().as_deref(), Some("web"));
-
-    // Not if it was ready before, or is not ready.
-    updated(&world, ready(mine.clone(), ago(9)), newer(ready(mine.clone(), ago(0))));
-    updated(&world, mine.clone(), newer(mine));
-    assert_eq!(world.take_queued().await, ["web"]);
-    assert_eq!(world.clock.sleepers(), 0);
 }
 
 /// Upstream: TestDeleteControllerAndExpectations.
@@ -341,7 +317,7 @@ async fn test_delete_controller_and_expectations() {
         );
         world.add_pods([pod("of-an-older-version")]);
         assert!(world.own_writes.consistency.ensure_ready(&key).is_err());
-        EventHandler::<ReplicaSet>::on_delete(&world.handlers, &deleted(Arc::new(web)));
+        world.replica_set_handler.on_delete(&deleted(Arc::new(web)));
         assert_eq!(world.own_writes.expectations.get(&key), None);
         assert_eq!(world.own_writes.consistency.ensure_ready(&key), Ok(()));
         assert_eq!(world.take_queued().await, ["web"]);
@@ -354,7 +330,7 @@ async fn test_expectations_on_recreate() {
     let (mut world, web, _) = world();
     let anew = changed_replica_set("web", 1, &json!({"metadata": {"uid": "anew"}}));
     let key = world.add_replica_set(&anew);
-    EventHandler::<ReplicaSet>::on_update(&world.handlers, &Arc::new(web), &Arc::new(anew));
+    world.replica_set_handler.on_update(&Arc::new(web), &Arc::new(anew));
     assert_eq!(world.take_queued().await, ["web"]);
     assert_eq!(world.own_writes.expectations.get(&key), None);
     assert!(world.syncer.sync_replica_set(&key).await.is_ok());
@@ -365,9 +341,9 @@ async fn test_expectations_on_recreate() {
 async fn added_updated_and_resynced_replica_sets_are_enqueued() {
     let (world, web, _) = world();
     let web = Arc::new(web);
-    EventHandler::<ReplicaSet>::on_add(&world.handlers, &web, true);
+    world.replica_set_handler.on_add(&web, true);
     assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 1), (1, 1)));
-    EventHandler::<ReplicaSet>::on_update(&world.handlers, &web, &web);
+    world.replica_set_handler.on_update(&web, &web);
     assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 1), (1, 1)));
 }
 
@@ -382,14 +358,16 @@ async fn terminating_pod_that_loses_its_owner_wakes_the_owner() {
 /// The versions of earlier writes may never be reached.
 #[tokio::test]
 async fn restored_cache_removes_the_records_of_own_writes() {
-    for restored in [EventHandler::<Pod>::on_restore as fn(&Handlers), EventHandler::<ReplicaSet>::on_restore]
-    {
+    for restored in [
+        |world: &World| world.pod_handler.on_restore(),
+        |world: &World| world.replica_set_handler.on_restore(),
+    ] {
         let (world, web, _) = world();
         let (key, uid) = (web.metadata.key(), &web.metadata.uid);
         world.pods.lock().bookmark("5");
         world.own_writes.consistency.wrote_at(&key, Arc::clone(uid), kcm_runtime::GroupResource::PODS, "999");
         assert!(world.own_writes.consistency.ensure_ready(&key).is_err());
-        restored(&world.handlers);
+        restored(&world);
         assert_eq!(world.own_writes.consistency.ensure_ready(&key), Ok(()));
     }
 }

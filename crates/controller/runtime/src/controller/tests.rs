@@ -2,8 +2,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use kcm_clock::{FakeClock, SeededRandom, SimulatedClock, Timestamp};
 use kcm_expectations::EXPECTATIONS_TIMEOUT;
-use kcm_informer::{ControllerRef, InformerConfig, testing::FakeSource};
-use kcm_meta::SetResourceVersion;
+use kcm_informer::{ControllerRef, InformerConfig, SharedInformer, testing::FakeSource};
+use kcm_meta::{Object, SetResourceVersion};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -291,6 +291,30 @@ mod watches {
     }
 
     #[tokio::test]
+    async fn orphan_enqueues_its_adopters_when_it_is_added_released_or_relabelled() {
+        let env = TestEnv::new().await;
+        env.primaries.apply(thing("a", "uid-a"));
+        let watch = Watch::new(&env.secondary_informer)
+            .orphans(|thing| thing.label, |thing| vec![ObjectKey::new("default", thing.label)]);
+        let controller =
+            env.builder().reconciles(&env.primary_informer).owns(watch).build(Scripted::default());
+        assert_eq!(env.processed(&controller).await, ["a"]);
+        let orphan = Thing { label: "x", ..thing("pod", "pod") };
+        let check = async |change: Thing, expected: &[&str]| {
+            env.secondaries.apply(change);
+            assert_eq!(env.processed(&controller).await, expected);
+        };
+        check(orphan.clone(), &["x"]).await;
+        check(orphan.clone(), &[]).await;
+        check(Thing { label: "y", ..orphan.clone() }, &["y"]).await;
+        check(Thing { label: "y", ..owned("pod", ("a", "uid-a")) }, &["a"]).await;
+        check(Thing { label: "y", ..orphan.clone() }, &["a", "y"]).await;
+        check(Thing { is_terminating: true, ..orphan }, &[]).await;
+        env.secondaries.delete(&ObjectKey::new("default", "pod"));
+        assert_eq!(env.processed(&controller).await, [""; 0]);
+    }
+
+    #[tokio::test]
     async fn mapped_object_enqueues_the_keys_of_the_function_before_and_after_the_change() {
         let env = TestEnv::new().await;
         let controller = env
@@ -330,6 +354,19 @@ mod watches {
 mod own_changes {
     use super::*;
     use crate::GroupResource;
+
+    /// A list after a restart may contain an object whose deletion has started.
+    #[tokio::test]
+    async fn added_terminating_object_is_a_deletion() {
+        let env = TestEnv::new().await;
+        let (_controller, expectations) = with_expectations(&env).await;
+        let key = ObjectKey::new("default", "a");
+        expectations.expect_creations(&key, 1);
+        let terminating = Thing { is_terminating: true, ..owned("leaving", ("a", "uid-a")) };
+        env.secondaries.apply(terminating);
+        env.settle().await;
+        assert_eq!(expectations.get(&key), Some((1, 0)));
+    }
 
     /// A controller with expectations, and the primary object `a` that owns `pod`.
     async fn with_expectations(env: &TestEnv) -> (Controller<Scripted>, Arc<OwnedExpectations>) {
