@@ -1,9 +1,8 @@
-//! Carries out plans.
+//! Performs the actions of plans.
 
 use std::sync::Arc;
 
 use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet};
-use kcm_clock::Timestamp;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
 use kcm_deployment_util::revisions::RevisionProblem;
 use kcm_events::{EventRecorder, ObjectReference};
@@ -11,9 +10,7 @@ use kcm_informer::Store;
 use tracing::{debug, info, warn};
 
 use crate::{
-    error::SyncError,
-    plan::{Action, ActionResult, Notice, Plan, PlanEnd, PlannedAction, SyncOutcome, plan},
-    view::View,
+    plan::{Action, ActionResult, Notice, PlannedAction},
     written_objects::WrittenObjects,
 };
 
@@ -29,68 +26,34 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Plans and performs in turn, until the plan is complete.
-    ///
-    /// Actions are performed one after the other, in upstream's order. After a failure the sync is planned again before
-    /// another action is performed.
-    ///
-    /// # Errors
-    ///
-    /// If the plan ends with an error. Writes that were performed before are not undone.
+    /// Performs `planned`, and stores the returned object. Logs a write before it is performed; the recorder logs events.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the result of a write in progress is lost. The next sync starts from the caches.
-    pub(crate) async fn execute(&self, view: &View, now: Timestamp) -> Result<SyncOutcome, SyncError> {
-        let mut performed = Vec::new();
-        let mut results = Vec::new();
-        loop {
-            let Plan { mut actions, notices, end } = plan(view, &results, now);
-            debug_assert!(
-                actions.len() >= performed.len() && actions[..performed.len()] == *performed,
-                "a plan with more results must begin with the same actions"
-            );
-            let mut succeeded = true;
-            let known = results.len().min(actions.len());
-            for planned in &actions[known..] {
-                log_write(planned);
-                let result = self.perform(&planned.action).await;
-                self.remember(view, &planned.action, &result);
-                succeeded = !result.is_failure();
-                results.push(result);
-                if !succeeded {
-                    break;
-                }
-            }
-            match end {
-                PlanEnd::Done(outcome) if succeeded => {
-                    notices.iter().for_each(log_notice);
-                    return outcome;
-                }
-                _ => {}
-            }
-            actions.truncate(results.len());
-            performed = actions;
-        }
+    pub(crate) async fn perform(&self, deployment: &ObjectKey, planned: &PlannedAction) -> ActionResult {
+        log_write(planned);
+        let result = self.send(&planned.action).await;
+        self.remember(deployment, &planned.action, &result);
+        result
     }
 
-    fn remember(&self, view: &View, action: &Action, result: &ActionResult) {
-        let key = || view.deployment.metadata.key();
+    fn remember(&self, deployment: &ObjectKey, action: &Action, result: &ActionResult) {
         if let Action::UpdateReplicaSet(sent) = action
             && sent.replicas() == 0
             && !matches!(result, ActionResult::Failed(error) if !error.may_have_taken_effect())
         {
-            self.written_objects.scaled_down(&key(), sent);
+            self.written_objects.scaled_down(deployment, sent);
         }
         match (result, action) {
-            (ActionResult::Deployment(deployment), _) => self.written_objects.deployment(deployment),
+            (ActionResult::Deployment(written), _) => self.written_objects.deployment(written),
             (ActionResult::ReplicaSet(set) | ActionResult::AlreadyExists { existing: Some(set), .. }, _) => {
-                self.written_objects.replica_set(&key(), set);
+                self.written_objects.replica_set(deployment, set);
             }
             (ActionResult::Failed(error), Action::UpdateReplicaSet(set) | Action::DeleteReplicaSet(set))
                 if error.is_not_found() =>
             {
-                self.written_objects.forget_replica_set(&key(), &set.metadata.key());
+                self.written_objects.forget_replica_set(deployment, &set.metadata.key());
             }
             (ActionResult::AlreadyExists { .. } | ActionResult::Failed(_) | ActionResult::Done, _) => {}
         }
@@ -132,7 +95,7 @@ impl Executor {
         }
     }
 
-    async fn perform(&self, action: &Action) -> ActionResult {
+    async fn send(&self, action: &Action) -> ActionResult {
         match action {
             Action::CreateReplicaSet(set) => self.create_replica_set(set).await,
             Action::UpdateReplicaSet(set) => {
@@ -162,7 +125,6 @@ fn deployment_result(result: Result<Deployment, ApiError>) -> ActionResult {
     result.map_or_else(ActionResult::Failed, |deployment| ActionResult::Deployment(Arc::new(deployment)))
 }
 
-/// Logs a write before it is performed. The recorder logs events.
 fn log_write(planned: &PlannedAction) {
     let Some(reason) = &planned.reason else { return };
     match &planned.action {
@@ -181,7 +143,7 @@ fn log_write(planned: &PlannedAction) {
     }
 }
 
-fn log_notice(notice: &Notice) {
+pub(crate) fn log_notice(notice: &Notice) {
     match notice {
         Notice::InvalidAnnotation(error) => {
             debug!(err = %error, "Could not convert the value with annotation key for the replica set");

@@ -11,14 +11,14 @@
 //! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs`, `written_objects.rs`, `view.rs` |
 //! | [`plan()`] decides on the writes, with a [`Reason`] for each | `plan.rs`, and a file per decision in `plan/` |
 //! | the status is computed from the ReplicaSets | `status.rs` |
-//! | the writes are performed one after the other and logged | `execute.rs` |
+//! | the sync performs the writes one after the other | `sync.rs`, `execute.rs` |
 //!
 //! # Plans
 //!
 //! [`plan()`] is pure: it performs no I/O, does not log, and receives the time. It reads as upstream's functions do, with
 //! the writes in between, but a write only adds an [`Action`]. If the result of the action is known, planning continues
 //! with it. Otherwise it continues as if the write had succeeded, or ends if it requires the returned object. The
-//! executor performs the new actions and plans again with their results. The second plan begins with the same actions
+//! sync performs the new actions and plans again with their results. The second plan begins with the same actions
 //! and continues beyond them. Planning takes microseconds, a write takes a round trip.
 //!
 //! Error handling is therefore part of the plan. A plan ends at these writes until it has their result:

@@ -4,14 +4,19 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
-use kcm_clock::Clock;
+use kcm_clock::{Clock, Timestamp};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::index::pods_of;
 use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
 use kcm_informer::Store;
 use tracing::{Span, debug};
 
-use crate::{error::SyncError, execute::Executor, plan::SyncOutcome, view::View};
+use crate::{
+    error::SyncError,
+    execute::{Executor, log_notice},
+    plan::{Plan, PlanEnd, SyncOutcome, plan},
+    view::View,
+};
 
 /// Caches and clients of a sync.
 pub(crate) struct Syncer {
@@ -35,7 +40,47 @@ impl Syncer {
         };
         Span::current().record("uid", &*deployment.metadata.uid);
         let view = self.view(self.executor.written_objects.newest(deployment)).await?;
-        self.executor.execute(&view, now).await.map(Some)
+        self.plan_and_perform(&view, now).await.map(Some)
+    }
+
+    /// Plans and performs in turn, until the plan is complete.
+    ///
+    /// Actions are performed one after the other, in upstream's order. After a failure the sync is planned again before
+    /// another action is performed.
+    ///
+    /// # Errors
+    ///
+    /// If the plan ends with an error. Writes that were performed before are not undone.
+    async fn plan_and_perform(&self, view: &View, now: Timestamp) -> Result<SyncOutcome, SyncError> {
+        let deployment = view.deployment.metadata.key();
+        let mut performed = Vec::new();
+        let mut results = Vec::new();
+        loop {
+            let Plan { mut actions, notices, end } = plan(view, &results, now);
+            debug_assert!(
+                actions.len() >= performed.len() && actions[..performed.len()] == *performed,
+                "a plan with more results must begin with the same actions"
+            );
+            let mut succeeded = true;
+            let known = results.len().min(actions.len());
+            for planned in &actions[known..] {
+                let result = self.executor.perform(&deployment, planned).await;
+                succeeded = !result.is_failure();
+                results.push(result);
+                if !succeeded {
+                    break;
+                }
+            }
+            match end {
+                PlanEnd::Done(outcome) if succeeded => {
+                    notices.iter().for_each(log_notice);
+                    return outcome;
+                }
+                _ => {}
+            }
+            actions.truncate(results.len());
+            performed = actions;
+        }
     }
 
     /// Returns the input of the plan. Claims the ReplicaSets first.
