@@ -1,6 +1,6 @@
 //! Status of a Deployment, computed from its ReplicaSets (US-4.11).
 
-use std::fmt;
+use std::{fmt, num::Wrapping};
 
 use kcm_api::{
     Deployment, DeploymentStatus,
@@ -38,7 +38,9 @@ pub(crate) fn calculate_status(
         ready_replicas: ready_replica_count(replica_sets.all()),
         available_replicas,
         // Of `spec.replicas`, not of the actual pods (US-9.13).
-        unavailable_replicas: replica_count(replica_sets.all()).wrapping_sub(available_replicas).max(0),
+        unavailable_replicas: (Wrapping(replica_count(replica_sets.all())) - Wrapping(available_replicas))
+            .0
+            .max(0),
         terminating_replicas: if terminating_replicas {
             terminating_replica_count(replica_sets.all())
         } else {

@@ -1,5 +1,7 @@
 //! Bounds of a rolling update: `maxSurge` and `maxUnavailable` as numbers of pods.
 
+use std::num::Wrapping;
+
 use kcm_api::{
     Deployment, IntOrString,
     int_or_string::{Round, ScaleError},
@@ -90,14 +92,14 @@ pub fn max_surge(deployment: &Deployment) -> i32 {
 
 /// Returns the maximum number of pods during a rollout: `spec.replicas + maxSurge`.
 pub fn max_total_replicas(deployment: &Deployment) -> i32 {
-    deployment.replicas().wrapping_add(max_surge(deployment))
+    (Wrapping(deployment.replicas()) + Wrapping(max_surge(deployment))).0
 }
 
 /// Returns the number of available pods from which the Deployment is `Available`: `spec.replicas - maxUnavailable`.
 ///
 /// Differs from [`min_available`] for a Recreate: its Deployment is `Available` if all pods are.
 pub fn availability_threshold(deployment: &Deployment) -> i32 {
-    deployment.replicas().wrapping_sub(max_unavailable(deployment))
+    (Wrapping(deployment.replicas()) - Wrapping(max_unavailable(deployment))).0
 }
 
 /// Returns the number of available pods that a rolling update keeps. 0 if not a rolling update.
@@ -139,13 +141,13 @@ pub fn new_rs_new_replicas(
                 .and_then(|rolling| rolling.max_surge.as_ref())
                 .ok_or(StrategyError::MissingMaxSurge)?
                 .scaled(desired, Round::Up)?;
-            let max_total = desired.wrapping_add(max_surge);
-            if total_replicas >= max_total {
+            let [desired, max_surge, new, total] =
+                [desired, max_surge, new_rs_replicas, total_replicas].map(Wrapping);
+            let max_total = desired + max_surge;
+            if total >= max_total {
                 return Ok(new_rs_replicas);
             }
-            let scale_up_count =
-                max_total.wrapping_sub(total_replicas).min(desired.wrapping_sub(new_rs_replicas));
-            Ok(new_rs_replicas.wrapping_add(scale_up_count))
+            Ok((new + (max_total - total).min(desired - new)).0)
         }
         RECREATE => Ok(deployment.replicas()),
         other => Err(StrategyError::UnknownType(other.to_owned())),

@@ -14,7 +14,7 @@
 //! | [`rollout`] | complete, progressing, timed out |
 //! | [`sort`] | orders of ReplicaSets |
 //!
-//! Numbers of replicas are `i32` and wrap on overflow, as upstream (US-4.15).
+//! Numbers of replicas are `i32` and wrap on overflow, as upstream (US-4.15). Formulas use [`std::num::Wrapping`].
 //!
 //! This crate contains no I/O and no logging. The current time is a parameter.
 

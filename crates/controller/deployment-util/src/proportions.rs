@@ -1,6 +1,6 @@
 //! Proportional scaling: distributes a change of the Deployment's size over its active ReplicaSets during a rollout.
 
-use std::sync::Arc;
+use std::{num::Wrapping, sync::Arc};
 
 use kcm_api::{Deployment, ReplicaSet};
 
@@ -33,22 +33,23 @@ pub fn proportional_sizes<'a>(
     replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
     replicas_to_add: i32,
 ) -> Vec<i32> {
-    let mut replicas_added = 0_i32;
-    let mut sizes: Vec<i32> = replica_sets
+    let replicas_to_add = Wrapping(replicas_to_add);
+    let mut replicas_added = Wrapping(0);
+    let mut sizes: Vec<_> = replica_sets
         .into_iter()
         .map(|set| {
             let proportion = replica_set_proportion(set, deployment, replicas_to_add, replicas_added);
-            replicas_added = replicas_added.wrapping_add(proportion);
-            set.replicas().wrapping_add(proportion)
+            replicas_added += proportion;
+            Wrapping(set.replicas()) + proportion
         })
         .collect();
-    if replicas_to_add != 0
+    if replicas_to_add.0 != 0
         && let Some(first) = sizes.first_mut()
     {
-        let leftover = replicas_to_add.wrapping_sub(replicas_added);
-        *first = first.wrapping_add(leftover).max(0);
+        let leftover = replicas_to_add - replicas_added;
+        *first = (*first + leftover).max(Wrapping(0));
     }
-    sizes
+    sizes.into_iter().map(|size| size.0).collect()
 }
 
 /// Returns the change of `replica_set`, limited to what `replicas_added` leaves of `replicas_to_add`.
@@ -57,35 +58,35 @@ pub fn proportional_sizes<'a>(
 fn replica_set_proportion(
     replica_set: &ReplicaSet,
     deployment: &Deployment,
-    replicas_to_add: i32,
-    replicas_added: i32,
-) -> i32 {
-    if replica_set.replicas() == 0 || replicas_to_add == 0 || replicas_to_add == replicas_added {
-        return 0;
+    replicas_to_add: Wrapping<i32>,
+    replicas_added: Wrapping<i32>,
+) -> Wrapping<i32> {
+    if replica_set.replicas() == 0 || replicas_to_add.0 == 0 || replicas_to_add == replicas_added {
+        return Wrapping(0);
     }
     let fraction = replica_set_fraction(replica_set, deployment);
-    let allowed = replicas_to_add.wrapping_sub(replicas_added);
-    if replicas_to_add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
+    let allowed = replicas_to_add - replicas_added;
+    if replicas_to_add.0 > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
 }
 
 /// Returns the change of `replica_set` that keeps its share of the pods.
 ///
 /// Upstream counterpart: `getReplicaSetFraction`.
-fn replica_set_fraction(replica_set: &ReplicaSet, deployment: &Deployment) -> i32 {
-    let size = replica_set.replicas();
+fn replica_set_fraction(replica_set: &ReplicaSet, deployment: &Deployment) -> Wrapping<i32> {
+    let size = Wrapping(replica_set.replicas());
     if deployment.replicas() == 0 {
-        return size.wrapping_neg();
+        return -size;
     }
     let old_max_replicas = match annotations::max_replicas(replica_set) {
         Err(_) | Ok(None | Some(0)) => deployment.status.replicas,
         Ok(Some(max_replicas)) => max_replicas,
     };
     if old_max_replicas == 0 {
-        return 0;
+        return Wrapping(0);
     }
     // The product wraps as an `i32` before the division, as upstream (US-4.8b).
-    let product = size.wrapping_mul(max_total_replicas(deployment));
-    round_to_i32(f64::from(product) / f64::from(old_max_replicas)).wrapping_sub(size)
+    let product = size * Wrapping(max_total_replicas(deployment));
+    Wrapping(round_to_i32(f64::from(product.0) / f64::from(old_max_replicas))) - size
 }
 
 /// Rounds to the nearest integer, and halves away from zero.

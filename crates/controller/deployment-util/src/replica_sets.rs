@@ -1,6 +1,6 @@
 //! New and old ReplicaSets of a Deployment, and their totals.
 
-use std::sync::Arc;
+use std::{num::Wrapping, sync::Arc};
 
 use kcm_api::{Deployment, LabelSelector, ReplicaSet, Selector};
 
@@ -118,18 +118,19 @@ pub fn available_replica_count<'a>(replica_sets: impl IntoIterator<Item = &'a Ar
 pub fn terminating_replica_count<'a>(
     replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
 ) -> Option<i32> {
-    replica_sets.into_iter().try_fold(0_i32, |total, set| match set.status.terminating_replicas {
-        Some(count) => Some(total.wrapping_add(count)),
-        None if set.status.observed_generation == 0 => Some(total),
+    let counts = replica_sets.into_iter().map(|set| match set.status.terminating_replicas {
+        Some(count) => Some(Wrapping(count)),
+        None if set.status.observed_generation == 0 => Some(Wrapping(0)),
         None => None,
-    })
+    });
+    counts.sum::<Option<Wrapping<i32>>>().map(|total| total.0)
 }
 
 fn sum<'a>(
     replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
     count: impl Fn(&ReplicaSet) -> i32,
 ) -> i32 {
-    replica_sets.into_iter().fold(0, |total, set| total.wrapping_add(count(set)))
+    replica_sets.into_iter().map(|set| Wrapping(count(set))).sum::<Wrapping<i32>>().0
 }
 
 /// Returns `true` if `selector` is set and empty, so that it matches every object.

@@ -1,5 +1,7 @@
 //! State of a rollout: complete, progressing or timed out.
 
+use std::num::Wrapping;
+
 use jiff::{SignedDuration, Timestamp};
 use kcm_api::{Deployment, DeploymentStatus, condition_type::PROGRESSING};
 
@@ -50,7 +52,8 @@ pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
 /// Upstream counterpart: `DeploymentProgressing`.
 pub fn is_progressing(deployment: &Deployment, new_status: &DeploymentStatus) -> bool {
     let status = &deployment.status;
-    let old_replicas = |status: &DeploymentStatus| status.replicas.wrapping_sub(status.updated_replicas);
+    let old_replicas =
+        |status: &DeploymentStatus| Wrapping(status.replicas) - Wrapping(status.updated_replicas);
     new_status.updated_replicas > status.updated_replicas
         || old_replicas(new_status) < old_replicas(status)
         || new_status.ready_replicas > status.ready_replicas

@@ -1,7 +1,7 @@
 //! Rolling update: scales the new ReplicaSet up and the old ReplicaSets down within the bounds `maxSurge` and
 //! `maxUnavailable` (US-4.9).
 
-use std::sync::Arc;
+use std::{num::Wrapping, sync::Arc};
 
 use kcm_api::ReplicaSet;
 use kcm_deployment_util::{
@@ -94,11 +94,11 @@ fn reconcile_old_replica_sets(
     if replica_count(&old_rss) == 0 {
         return Ok(false);
     }
-    let min_available = min_available(&plan.deployment);
-    let total_replicas = replica_count(replica_sets.all());
-    let new_rs_unavailable = new_rs.replicas().wrapping_sub(new_rs.status.available_replicas);
-    let max_scaled_down = total_replicas.wrapping_sub(min_available).wrapping_sub(new_rs_unavailable);
-    if max_scaled_down <= 0 {
+    let min_available = Wrapping(min_available(&plan.deployment));
+    let total_replicas = Wrapping(replica_count(replica_sets.all()));
+    let new_rs_unavailable = Wrapping(new_rs.replicas()) - Wrapping(new_rs.status.available_replicas);
+    let max_scaled_down = total_replicas - min_available - new_rs_unavailable;
+    if max_scaled_down.0 <= 0 {
         return Ok(false);
     }
     let unhealthy =
@@ -107,7 +107,7 @@ fn reconcile_old_replica_sets(
     let healthy =
         ignore_write_error(plan, |plan| scale_down_old_replica_sets(plan, &old_rss, new_rs, min_available))?;
     let Some(healthy) = healthy else { return Ok(false) };
-    Ok(unhealthy.wrapping_add(healthy) > 0)
+    Ok((unhealthy + healthy).0 > 0)
 }
 
 /// Removes unavailable pods from the old ReplicaSets, oldest first, at most `max_scaled_down`. Returns their number.
@@ -116,24 +116,25 @@ fn reconcile_old_replica_sets(
 fn cleanup_unhealthy_replicas(
     plan: &mut PlanBuilder<'_>,
     old_rss: &mut [Arc<ReplicaSet>],
-    max_scaled_down: i32,
-) -> PlanResult<i32> {
-    let mut total_scaled_down = 0_i32;
+    max_scaled_down: Wrapping<i32>,
+) -> PlanResult<Wrapping<i32>> {
+    let mut total_scaled_down = Wrapping(0);
     for set in old_rss {
         if total_scaled_down >= max_scaled_down {
             break;
         }
-        let (replicas, available) = (set.replicas(), set.status.available_replicas);
-        if replicas == 0 || replicas == available {
+        let (replicas, available) = (Wrapping(set.replicas()), Wrapping(set.status.available_replicas));
+        if replicas.0 == 0 || replicas == available {
             continue;
         }
-        let unavailable = replicas.wrapping_sub(available);
-        let scale_down_count = max_scaled_down.wrapping_sub(total_scaled_down).min(unavailable);
+        let unavailable = replicas - available;
+        let scale_down_count = (max_scaled_down - total_scaled_down).min(unavailable);
         let to = scaled_down(set, scale_down_count)?;
-        let reason = Reason::UnhealthyReplicas { unavailable, max_scaled_down };
+        let reason =
+            Reason::UnhealthyReplicas { unavailable: unavailable.0, max_scaled_down: max_scaled_down.0 };
         // The object is required: the next step may scale the ReplicaSet again.
         *set = scale_replica_set_and_record_event(plan, set, to, Requires::Object, reason)?.replica_set;
-        total_scaled_down = total_scaled_down.wrapping_add(scale_down_count);
+        total_scaled_down += scale_down_count;
     }
     Ok(total_scaled_down)
 }
@@ -149,27 +150,27 @@ fn scale_down_old_replica_sets(
     plan: &mut PlanBuilder<'_>,
     old_rss: &[Arc<ReplicaSet>],
     new_rs: &Arc<ReplicaSet>,
-    min_available: i32,
-) -> PlanResult<i32> {
-    let available = available_replica_count(old_rss.iter().chain([new_rs]));
+    min_available: Wrapping<i32>,
+) -> PlanResult<Wrapping<i32>> {
+    let available = Wrapping(available_replica_count(old_rss.iter().chain([new_rs])));
     if available <= min_available {
-        return Ok(0);
+        return Ok(Wrapping(0));
     }
-    let max_scaled_down = available.wrapping_sub(min_available);
-    let mut total_scaled_down = 0_i32;
+    let max_scaled_down = available - min_available;
+    let mut total_scaled_down = Wrapping(0);
     for set in old_rss {
         if total_scaled_down >= max_scaled_down {
             break;
         }
-        let replicas = set.replicas();
-        if replicas == 0 {
+        let replicas = Wrapping(set.replicas());
+        if replicas.0 == 0 {
             continue;
         }
-        let scale_down_count = replicas.min(max_scaled_down.wrapping_sub(total_scaled_down));
+        let scale_down_count = replicas.min(max_scaled_down - total_scaled_down);
         let to = scaled_down(set, scale_down_count)?;
-        let reason = Reason::AvailabilityExceeded { available, min_available };
+        let reason = Reason::AvailabilityExceeded { available: available.0, min_available: min_available.0 };
         scale_replica_set_and_record_event(plan, set, to, Requires::Success, reason)?;
-        total_scaled_down = total_scaled_down.wrapping_add(scale_down_count);
+        total_scaled_down += scale_down_count;
     }
     Ok(total_scaled_down)
 }
@@ -177,8 +178,9 @@ fn scale_down_old_replica_sets(
 /// Returns the size of `set` without `scale_down_count` pods.
 ///
 /// Returns an error if the size would grow: `scale_down_count` is negative if more pods are available than desired.
-fn scaled_down(set: &ReplicaSet, scale_down_count: i32) -> Result<i32, SyncError> {
-    let (from, to) = (set.replicas(), set.replicas().wrapping_sub(scale_down_count));
+fn scaled_down(set: &ReplicaSet, scale_down_count: Wrapping<i32>) -> Result<i32, SyncError> {
+    let from = set.replicas();
+    let to = (Wrapping(from) - scale_down_count).0;
     if to > from {
         return Err(SyncError::InvalidScaleDown { replica_set: set.metadata.key(), from, to });
     }

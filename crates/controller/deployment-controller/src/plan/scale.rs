@@ -1,6 +1,6 @@
 //! Sizes of ReplicaSets after the Deployment was scaled (US-4.8a, US-4.8b).
 
-use std::sync::Arc;
+use std::{num::Wrapping, sync::Arc};
 
 use kcm_api::ReplicaSet;
 use kcm_deployment_util::{
@@ -102,7 +102,7 @@ pub(super) fn scale(plan: &mut PlanBuilder<'_>, replica_sets: &ReplicaSetSplit) 
     let mut active: Vec<_> = active_old.chain(replica_sets.new.iter().filter(|set| is_active(set))).collect();
     let max_total = if desired > 0 { max_total_replicas(&plan.deployment) } else { 0 };
     let total = replica_count(active.iter().copied());
-    let replicas_to_add = max_total.wrapping_sub(total);
+    let replicas_to_add = (Wrapping(max_total) - Wrapping(total)).0;
     if replicas_to_add > 0 {
         active.sort_by(|a, b| sort::size_newer_order(a, b));
     } else if replicas_to_add < 0 {

@@ -117,30 +117,37 @@ fn replica_set_fraction_upstream_cases() {
     for case in cases {
         let d = rollout(case.replicas, case.max_surge, case.status_replicas);
         let set = sized(case.size, case.max_replicas);
-        assert_eq!(replica_set_fraction(&set, &d), case.fraction, "{}", case.name);
+        assert_eq!(replica_set_fraction(&set, &d).0, case.fraction, "{}", case.name);
     }
 }
 
 #[test]
 fn product_wraps_as_upstream() {
     // 70,000 * 70,000 is 605,032,704 modulo 2^32, and 605,032,704 / 70,000 is 8643.3.
-    assert_eq!(replica_set_fraction(&sized(70_000, Some("70000")), &rollout(70_000, 0, 0)), 8643 - 70_000);
+    let fraction = replica_set_fraction(&sized(70_000, Some("70000")), &rollout(70_000, 0, 0));
+    assert_eq!(fraction.0, 8643 - 70_000);
 }
 
 mod proportion {
     use super::*;
 
+    /// Proportion of a ReplicaSet with `size` of 10 pods.
+    fn proportion(size: i32, replicas_to_add: i32, replicas_added: i32) -> i32 {
+        let set = sized(size, Some("10"));
+        replica_set_proportion(&set, &rollout(20, 0, 10), Wrapping(replicas_to_add), Wrapping(replicas_added))
+            .0
+    }
+
     #[test]
     fn is_zero_without_pods_or_change() {
-        let d = rollout(20, 0, 10);
-        assert_eq!(replica_set_proportion(&sized(0, Some("10")), &d, 10, 0), 0);
-        assert_eq!(replica_set_proportion(&sized(5, Some("10")), &d, 0, 0), 0);
-        assert_eq!(replica_set_proportion(&sized(5, Some("10")), &d, 5, 5), 0);
+        assert_eq!(proportion(0, 10, 0), 0);
+        assert_eq!(proportion(5, 0, 0), 0);
+        assert_eq!(proportion(5, 5, 5), 0);
     }
 
     #[test]
     fn is_limited_to_the_remaining_change() {
-        assert_eq!(replica_set_proportion(&sized(5, Some("10")), &rollout(20, 0, 10), 10, 7), 3);
+        assert_eq!(proportion(5, 10, 7), 3);
     }
 }
 
