@@ -9,6 +9,7 @@ use kcm_controller_util::ReplicaSetControl;
 use kcm_informer::SharedInformer;
 use kcm_replicaset_controller::{
     KindConfig, REPLICA_SET, REPLICATION_CONTROLLER, ReplicaSetController, ReplicaSetControllerConfig,
+    ReplicaSetControllerOptions,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +49,9 @@ pub static CONTROLLERS: &[ControllerDescriptor] = &[
 ];
 
 fn deployment(informers: &ManagerInformers) -> Constructor {
-    use kcm_deployment_controller::{DeploymentController, DeploymentControllerConfig};
+    use kcm_deployment_controller::{
+        DeploymentController, DeploymentControllerConfig, DeploymentControllerOptions,
+    };
     let deployments = informers.deployments();
     let replica_sets = informers.replica_sets();
     let pods = informers.pods();
@@ -57,23 +60,22 @@ fn deployment(informers: &ManagerInformers) -> Constructor {
         let client = context.client(controller_names::DEPLOYMENT);
         let recorder = context.recorder(&client, DeploymentControllerConfig::COMPONENT);
         let client = Arc::new(ClusterClient::new(&client));
-        let clock = context.clock();
-        let config = DeploymentControllerConfig::new(
-            clock,
+        let controller = DeploymentController::new(DeploymentControllerConfig {
+            clock: context.clock(),
             deployments,
             replica_sets,
             pods,
-            client.clone(),
-            client,
+            deployment_control: client.clone(),
+            replica_set_control: client,
             recorder,
-        );
-        let controller = DeploymentController::new(DeploymentControllerConfig {
-            terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
-            workers: context.config().concurrent_deployment_syncs,
-            queue_metrics: context.queue_metrics(),
-            sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
-            sync_log: context.sync_log(),
-            ..config
+            options: DeploymentControllerOptions {
+                terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
+                workers: context.config().concurrent_deployment_syncs,
+                queue_metrics: context.queue_metrics(),
+                sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
+                sync_log: context.sync_log(),
+                ..DeploymentControllerOptions::default()
+            },
         });
         let controller = Arc::new(controller);
         if let Some(debug) = context.debug() {
@@ -135,19 +137,23 @@ impl PodOwners {
     /// Constructs the controller of the kind, whose requests use `client`.
     fn construct(self, context: &Context, client: &ApiClient) -> Runner {
         let Self { name, kind_config, workers, pods, owners, control } = self;
-        let recorder = context.recorder(client, kind_config.component);
-        let pod_control = Arc::new(ClusterClient::new(client));
-        let (clock, random) = (context.clock(), context.random());
-        let config =
-            ReplicaSetControllerConfig::new(clock, random, pods, owners, pod_control, control, recorder);
         let controller = Arc::new(ReplicaSetController::new(ReplicaSetControllerConfig {
-            kind_config,
-            workers,
-            metrics: context.replica_set_metrics(),
-            queue_metrics: context.queue_metrics(),
-            sync_metrics: context.sync_metrics(name),
-            sync_log: context.sync_log(),
-            ..config
+            clock: context.clock(),
+            random: context.random(),
+            pods,
+            replica_sets: owners,
+            pod_control: Arc::new(ClusterClient::new(client)),
+            replica_set_control: control,
+            recorder: context.recorder(client, kind_config.component),
+            options: ReplicaSetControllerOptions {
+                kind_config,
+                workers,
+                metrics: context.replica_set_metrics(),
+                queue_metrics: context.queue_metrics(),
+                sync_metrics: context.sync_metrics(name),
+                sync_log: context.sync_log(),
+                ..ReplicaSetControllerOptions::default()
+            },
         }));
         if let Some(debug) = context.debug() {
             let inspected = Arc::clone(&controller);

@@ -41,6 +41,12 @@ pub struct DeploymentControllerConfig {
     pub replica_set_control: Arc<dyn ReplicaSetControl>,
     /// Recorder of events, made for [`COMPONENT`](Self::COMPONENT).
     pub recorder: Arc<dyn EventRecorder>,
+    /// Settings with defaults.
+    pub options: DeploymentControllerOptions,
+}
+
+/// Settings of a [`DeploymentController`]. By default, upstream's default feature gates and workers, without metrics.
+pub struct DeploymentControllerOptions {
     /// If `false`, `status.terminatingReplicas` of Deployments is removed (feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`).
     pub terminating_replicas: bool,
@@ -60,25 +66,11 @@ pub struct DeploymentControllerConfig {
 impl DeploymentControllerConfig {
     /// Source of the controller's events.
     pub const COMPONENT: &str = "deployment-controller";
+}
 
-    /// Returns a configuration with upstream's default feature gates and without metrics.
-    pub fn new(
-        clock: Arc<dyn Clock>,
-        deployments: SharedInformer<Deployment>,
-        replica_sets: SharedInformer<ReplicaSet>,
-        pods: SharedInformer<Pod>,
-        deployment_control: Arc<dyn DeploymentControl>,
-        replica_set_control: Arc<dyn ReplicaSetControl>,
-        recorder: Arc<dyn EventRecorder>,
-    ) -> Self {
+impl Default for DeploymentControllerOptions {
+    fn default() -> Self {
         Self {
-            clock,
-            deployments,
-            replica_sets,
-            pods,
-            deployment_control,
-            replica_set_control,
-            recorder,
             terminating_replicas: true,
             coalesce_status_writes: true,
             workers: DEFAULT_WORKERS,
@@ -91,9 +83,16 @@ impl DeploymentControllerConfig {
 
 impl fmt::Debug for DeploymentControllerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeploymentControllerConfig")
+        f.debug_struct("DeploymentControllerConfig").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DeploymentControllerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeploymentControllerOptions")
             .field("terminating_replicas", &self.terminating_replicas)
             .field("coalesce_status_writes", &self.coalesce_status_writes)
+            .field("workers", &self.workers)
             .finish_non_exhaustive()
     }
 }
@@ -107,7 +106,7 @@ pub struct DeploymentController(Controller<Syncer>);
 impl DeploymentController {
     /// Registers the event handlers. Syncs start with [`run`](Self::run).
     pub fn new(config: DeploymentControllerConfig) -> Self {
-        let DeploymentControllerConfig { clock, deployments, replica_sets, pods, .. } = config;
+        let DeploymentControllerConfig { clock, deployments, replica_sets, pods, options, .. } = config;
         let written_objects = Arc::new(WrittenObjects::default());
         let syncer = Syncer {
             clock: Arc::clone(&clock),
@@ -121,8 +120,8 @@ impl DeploymentController {
                 replica_sets: replica_sets.store(),
                 written_objects: Arc::clone(&written_objects),
             },
-            terminating_replicas: config.terminating_replicas,
-            coalesce_status_writes: config.coalesce_status_writes,
+            terminating_replicas: options.terminating_replicas,
+            coalesce_status_writes: options.coalesce_status_writes,
         };
         let recreates = Recreates {
             deployments: deployments.store(),
@@ -130,10 +129,10 @@ impl DeploymentController {
             pods: pods.store(),
         };
         let controller = Controller::builder(NAME, clock)
-            .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
-            .sync_metrics(config.sync_metrics)
-            .sync_log(config.sync_log)
-            .workers(config.workers)
+            .queue_metrics(options.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
+            .sync_metrics(options.sync_metrics)
+            .sync_log(options.sync_log)
+            .workers(options.workers)
             .write_records(written_objects)
             .reconciles(&deployments)
             .owns(handlers::replica_sets(&replica_sets, deployments.store()))

@@ -58,7 +58,7 @@ mod sync;
 mod view;
 mod written_objects;
 
-pub use controller::{DeploymentController, DeploymentControllerConfig};
+pub use controller::{DeploymentController, DeploymentControllerConfig, DeploymentControllerOptions};
 pub use error::SyncError;
 pub use inspect::Inspection;
 pub use plan::{

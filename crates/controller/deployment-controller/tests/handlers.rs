@@ -13,7 +13,9 @@ use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{
     DeploymentControl, ReplicaSetControl, deployment_indexers, pod_indexers, replica_set_indexers,
 };
-use kcm_deployment_controller::{DeploymentController, DeploymentControllerConfig};
+use kcm_deployment_controller::{
+    DeploymentController, DeploymentControllerConfig, DeploymentControllerOptions,
+};
 use kcm_events::FakeRecorder;
 use kcm_informer::{
     Indexers, InformerConfig, SharedInformer,
@@ -135,15 +137,16 @@ async fn allocated(size: usize) -> [usize; 2] {
     }
     replica_sets.apply(replica_set("owned", "web-0", Some(("Deployment", "web-0"))));
     let server = Arc::new(Unreachable);
-    let _controller = DeploymentController::new(DeploymentControllerConfig::new(
+    let _controller = DeploymentController::new(DeploymentControllerConfig {
         clock,
-        deployment_informer,
-        replica_set_informer,
-        pod_informer,
-        Arc::clone(&server) as _,
-        server,
-        Arc::new(FakeRecorder::new()),
-    ));
+        deployments: deployment_informer,
+        replica_sets: replica_set_informer,
+        pods: pod_informer,
+        deployment_control: server.clone(),
+        replica_set_control: server,
+        recorder: Arc::new(FakeRecorder::new()),
+        options: DeploymentControllerOptions::default(),
+    });
     delivered().await;
 
     let region = Region::new(ALLOCATOR);

@@ -34,8 +34,6 @@ const DEFAULT_WORKERS: usize = 5;
 
 /// Configuration of a [`ReplicaSetController`].
 pub struct ReplicaSetControllerConfig {
-    /// Kind that the controller is for.
-    pub kind_config: KindConfig,
     /// Clock.
     pub clock: Arc<dyn Clock>,
     /// Source of the random suffixes of pod names.
@@ -50,6 +48,15 @@ pub struct ReplicaSetControllerConfig {
     pub replica_set_control: Arc<dyn ReplicaSetControl>,
     /// Recorder of events, made for [`KindConfig::component`].
     pub recorder: Arc<dyn EventRecorder>,
+    /// Settings with defaults.
+    pub options: ReplicaSetControllerOptions,
+}
+
+/// Settings of a [`ReplicaSetController`]. By default, those for ReplicaSets with upstream's burst and workers, without
+/// metrics.
+pub struct ReplicaSetControllerOptions {
+    /// Kind that the controller is for.
+    pub kind_config: KindConfig,
     /// Maximum number of pods that one sync creates or deletes.
     pub burst_replicas: usize,
     /// Maximum number of syncs at a time.
@@ -68,26 +75,10 @@ pub struct ReplicaSetControllerConfig {
     pub sync_log: usize,
 }
 
-impl ReplicaSetControllerConfig {
-    /// Returns a configuration for ReplicaSets with upstream's burst and without metrics.
-    pub fn new(
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        pods: SharedInformer<Pod>,
-        replica_sets: SharedInformer<ReplicaSet>,
-        pod_control: Arc<dyn PodControl>,
-        replica_set_control: Arc<dyn ReplicaSetControl>,
-        recorder: Arc<dyn EventRecorder>,
-    ) -> Self {
+impl Default for ReplicaSetControllerOptions {
+    fn default() -> Self {
         Self {
             kind_config: REPLICA_SET,
-            clock,
-            random,
-            pods,
-            replica_sets,
-            pod_control,
-            replica_set_control,
-            recorder,
             burst_replicas: DEFAULT_BURST_REPLICAS,
             workers: DEFAULT_WORKERS,
             coalesce_status_writes: true,
@@ -101,10 +92,17 @@ impl ReplicaSetControllerConfig {
 
 impl fmt::Debug for ReplicaSetControllerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicaSetControllerConfig")
+        f.debug_struct("ReplicaSetControllerConfig").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ReplicaSetControllerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplicaSetControllerOptions")
             .field("kind_config", &self.kind_config)
             .field("burst_replicas", &self.burst_replicas)
             .field("coalesce_status_writes", &self.coalesce_status_writes)
+            .field("workers", &self.workers)
             .finish_non_exhaustive()
     }
 }
@@ -118,7 +116,8 @@ pub struct ReplicaSetController(Controller<Syncer>);
 impl ReplicaSetController {
     /// Registers the event handlers. Syncs start with [`run`](Self::run).
     pub fn new(config: ReplicaSetControllerConfig) -> Self {
-        let ReplicaSetControllerConfig { kind_config, clock, random, pods, replica_sets, .. } = config;
+        let ReplicaSetControllerConfig { clock, random, pods, replica_sets, options, .. } = config;
+        let kind_config = options.kind_config;
         // Pods also if own writes are not awaited: `PendingCreates` lowers expectations twice for a pod that was created
         // by a request without a response.
         let mut caches = vec![(GroupResource::PODS, read_version(pods.store()))];
@@ -144,7 +143,7 @@ impl ReplicaSetController {
             creator,
             pod_control: config.pod_control,
             replica_set_control: config.replica_set_control,
-            metrics: config.metrics,
+            metrics: options.metrics,
             own_writes: Arc::clone(&own_writes),
             events,
         };
@@ -155,15 +154,15 @@ impl ReplicaSetController {
             replica_sets: replica_sets.store(),
             own_writes: Arc::clone(&own_writes),
             executor,
-            burst_replicas: config.burst_replicas,
-            coalesce_status_writes: config.coalesce_status_writes,
+            burst_replicas: options.burst_replicas,
+            coalesce_status_writes: options.coalesce_status_writes,
         };
         let controller = Controller::builder(kind_config.controller_name, clock)
             .queue_name(kind_config.queue_name)
-            .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
-            .sync_metrics(config.sync_metrics)
-            .sync_log(config.sync_log)
-            .workers(config.workers)
+            .queue_metrics(options.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
+            .sync_metrics(options.sync_metrics)
+            .sync_log(options.sync_log)
+            .workers(options.workers)
             .write_records(own_writes)
             .reconciles(&replica_sets)
             .owns(handlers::pods(&pods, replica_sets.store(), kind_config.kind))

@@ -28,7 +28,7 @@
 //!
 //! If nothing but `observedGeneration` has changed, and the sync has created or deleted pods, the status is not written: the
 //! watch events of the pods start another sync, which writes it with the new counts. The first `observedGeneration` of a
-//! ReplicaSet is written at once. If [`ReplicaSetControllerConfig::coalesce_status_writes`] is `false`, every new
+//! ReplicaSet is written at once. If [`ReplicaSetControllerOptions::coalesce_status_writes`] is `false`, every new
 //! `observedGeneration` is written at once, as upstream.
 //!
 //! # Kinds
@@ -59,7 +59,9 @@ mod status;
 mod sync;
 mod view;
 
-pub use controller::{DEFAULT_BURST_REPLICAS, ReplicaSetController, ReplicaSetControllerConfig};
+pub use controller::{
+    DEFAULT_BURST_REPLICAS, ReplicaSetController, ReplicaSetControllerConfig, ReplicaSetControllerOptions,
+};
 pub use error::{ManageError, SyncError};
 pub use inspect::Inspection;
 pub use kind_config::{KindConfig, REPLICA_SET, REPLICATION_CONTROLLER};

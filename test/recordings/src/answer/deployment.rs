@@ -8,7 +8,8 @@ use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl, deployment_indexers};
 use kcm_deployment_controller::{
-    DeploymentController, DeploymentControllerConfig, ProgressCheck, SyncError, SyncOutcome,
+    DeploymentController, DeploymentControllerConfig, DeploymentControllerOptions, ProgressCheck, SyncError,
+    SyncOutcome,
 };
 use kcm_events::FakeRecorder;
 use serde::Serialize;
@@ -40,17 +41,19 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     let key = deployment.metadata.key();
     let deployments = informer("deployments", vec![deployment], deployment_indexers(), &clock);
     let caches = Caches::new(pods, replica_sets, &clock);
-    let config = DeploymentControllerConfig::new(
-        Arc::new(clock.clone()),
-        deployments.clone(),
-        caches.replica_sets.clone(),
-        caches.pods.clone(),
-        Arc::clone(&client) as _,
-        Arc::clone(&client) as _,
-        Arc::clone(&events) as _,
-    );
-    let controller =
-        DeploymentController::new(DeploymentControllerConfig { coalesce_status_writes: false, ..config });
+    let controller = DeploymentController::new(DeploymentControllerConfig {
+        clock: Arc::new(clock.clone()),
+        deployments: deployments.clone(),
+        replica_sets: caches.replica_sets.clone(),
+        pods: caches.pods.clone(),
+        deployment_control: client.clone(),
+        replica_set_control: client.clone(),
+        recorder: events.clone(),
+        options: DeploymentControllerOptions {
+            coalesce_status_writes: false,
+            ..DeploymentControllerOptions::default()
+        },
+    });
     fill(&deployments).await;
     caches.fill().await;
 

@@ -14,7 +14,9 @@ use kcm_clock::{FakeClock, SeededRandom};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl};
 use kcm_events::FakeRecorder;
-use kcm_replicaset_controller::{ReplicaSetController, ReplicaSetControllerConfig, SyncError};
+use kcm_replicaset_controller::{
+    ReplicaSetController, ReplicaSetControllerConfig, ReplicaSetControllerOptions, SyncError,
+};
 use kcm_runtime::Requeue;
 use serde_json::{Value, json};
 
@@ -43,17 +45,19 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     });
     let events = Arc::new(FakeRecorder::new());
     let caches = Caches::new(pods, replica_sets, &clock);
-    let config = ReplicaSetControllerConfig::new(
-        Arc::new(clock.clone()),
-        Arc::new(SeededRandom::new(0)),
-        caches.pods.clone(),
-        caches.replica_sets.clone(),
-        Arc::clone(&client) as _,
-        Arc::clone(&client) as _,
-        Arc::clone(&events) as _,
-    );
-    let controller =
-        ReplicaSetController::new(ReplicaSetControllerConfig { coalesce_status_writes: false, ..config });
+    let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
+        clock: Arc::new(clock.clone()),
+        random: Arc::new(SeededRandom::new(0)),
+        pods: caches.pods.clone(),
+        replica_sets: caches.replica_sets.clone(),
+        pod_control: client.clone(),
+        replica_set_control: client.clone(),
+        recorder: events.clone(),
+        options: ReplicaSetControllerOptions {
+            coalesce_status_writes: false,
+            ..ReplicaSetControllerOptions::default()
+        },
+    });
     caches.fill().await;
 
     let key = subject.metadata.key();

@@ -99,15 +99,16 @@ async fn runs_from_watch_event_to_write() {
     let stored = source.get(&key()).unwrap();
     let server = Arc::new(FakeApiServer::new(FakeCluster::new(stored)));
     let recorder = Arc::new(FakeRecorder::new());
-    let controller = Arc::new(DeploymentController::new(DeploymentControllerConfig::new(
+    let controller = Arc::new(DeploymentController::new(DeploymentControllerConfig {
         clock,
-        deployments.clone(),
-        replica_sets.clone(),
-        pods.clone(),
-        Arc::clone(&server) as _,
-        Arc::clone(&server) as _,
-        Arc::clone(&recorder) as _,
-    )));
+        deployments: deployments.clone(),
+        replica_sets: replica_sets.clone(),
+        pods: pods.clone(),
+        deployment_control: server.clone(),
+        replica_set_control: server.clone(),
+        recorder: recorder.clone(),
+        options: DeploymentControllerOptions::default(),
+    }));
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (controller, stop) = (Arc::clone(&controller), stop.clone());

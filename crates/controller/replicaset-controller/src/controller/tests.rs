@@ -240,18 +240,20 @@ impl Running {
         let replica_sets = SharedInformer::new(config);
         let events = Arc::new(FakeRecorder::new());
         let syncs = Arc::new(Syncs::default());
-        let mut config = ReplicaSetControllerConfig::new(
-            shared,
+        let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
+            clock: shared,
             random,
-            pods.clone(),
-            replica_sets.clone(),
-            server.clone(),
-            server.clone(),
-            events,
-        );
-        config.sync_metrics = syncs.clone();
-        config.kind_config = kind_config;
-        let controller = ReplicaSetController::new(config);
+            pods: pods.clone(),
+            replica_sets: replica_sets.clone(),
+            pod_control: server.clone(),
+            replica_set_control: server.clone(),
+            recorder: events,
+            options: ReplicaSetControllerOptions {
+                kind_config,
+                sync_metrics: syncs.clone(),
+                ..ReplicaSetControllerOptions::default()
+            },
+        });
         let stop = CancellationToken::new();
         tokio::spawn({
             let stop = stop.clone();
