@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Faults, Resource, WriteOptions};
+use kcm_apiserver::{
+    ApiServer, ApiServerConfig, AuditEvent, Faults, ListOptions, PatchType, Resource, Subresource,
+    WriteOptions,
+};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Controllers, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
@@ -194,6 +197,98 @@ fn manifest_from_standard_input() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.starts_with("error: the API server rejects the change: "), "{error}");
+}
+
+#[test]
+fn manifest_of_a_named_deployment() {
+    let cluster = Cluster::start(&[]);
+    for name in ["web", "deployment/web", "deploy/web"] {
+        let output = cluster.run(&format!("preview {name} -f -"), &manifest("web:3").to_string());
+        assert_eq!(output.status.code(), Some(0), "{name}: {output:?}");
+    }
+    let error = error_of(&cluster.run("preview deploy/api -f -", &manifest("web:3").to_string()));
+    assert_eq!(error, "error: failed to read -: no Deployment \"api\" in the file\n");
+    let error = error_of(&cluster.run("preview sts/web --restart", ""));
+    assert_eq!(error, "error: \"sts/web\" is not a Deployment: write NAME or deployment/NAME\n");
+}
+
+/// Lists of pods are read in pages. Pods of later pages count: those of the Deployment, and others for quotas and nodes.
+#[test]
+fn lists_are_read_in_pages() {
+    let cluster = Cluster::start(&READ_ONLY);
+    let template = cluster.server.list(Resource::PODS, Some("default"), &ListOptions::default()).unwrap();
+    for number in 0..600 {
+        let mut pod = template.items[0].value().clone();
+        pod["metadata"] = json!({ "name": format!("batch-{number:03}"), "namespace": "default" });
+        pod["metadata"]["uid"] = json!(format!("batch-{number}"));
+        cluster.server.restore(Resource::PODS, pod).unwrap();
+    }
+    // Room for one more pod than the 4 and 600 that exist.
+    let quota = json!({ "metadata": { "name": "large" }, "spec": { "hard": { "pods": "605" } } });
+    cluster.server.create(Resource::RESOURCE_QUOTAS, "default", quota, &WriteOptions::default()).unwrap();
+    cluster.requests.lock().unwrap().clear();
+    let preview = cluster.preview("web --replicas 6 --ready-after 5s");
+    let outcome = &preview["outcome"];
+    assert_eq!((&outcome["availableBefore"], &outcome["podsCreated"]), (&json!(4), &json!(1)), "{preview}");
+    let requests = cluster.requests.lock().unwrap();
+    let of_pods: Vec<&str> =
+        requests.iter().filter(|event| event.verb == "list").map(|event| &*event.uri).collect();
+    assert!(of_pods.iter().all(|uri| uri.contains("limit=500")), "{of_pods:#?}");
+    let further = of_pods.iter().filter(|uri| uri.contains("/pods?") && uri.contains("continue="));
+    // Of the namespace, and of all.
+    assert_eq!(further.count(), 2, "{of_pods:#?}");
+}
+
+/// A webhook was repaired, and a policy refuses the pods since then. The condition has the message of the webhook.
+#[test]
+fn newest_refusal_is_that_of_an_event() {
+    let cluster = Cluster::start(&READ_ONLY);
+    let set = cluster.server.list(Resource::REPLICA_SETS, Some("default"), &ListOptions::default()).unwrap();
+    let set = &set.items[0];
+    let failure = json!({ "status": { "replicas": 0, "fullyLabeledReplicas": 0, "readyReplicas": 0, "availableReplicas": 0, "conditions": [{
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "failed calling webhook",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] } });
+    let (name, type_, options) = (set.name(), PatchType::Merge, WriteOptions::default());
+    let sets = Resource::REPLICA_SETS;
+    cluster.server.patch(sets, "default", name, Some(Subresource::Status), type_, failure, &options).unwrap();
+    let event = json!({
+        "metadata": { "name": "web.1", "namespace": "default", "uid": "event" }, "type": "Warning",
+        "reason": "FailedCreate", "message": "Error creating: \u{1b}[31mpolicy\u{9b}2J\u{7f}\u{202e}",
+        "lastTimestamp": "2026-01-01T00:05:00Z",
+        "involvedObject": {
+            "kind": "ReplicaSet", "namespace": "default", "name": name, "uid": set.uid(),
+        },
+    });
+    cluster.server.restore(Resource::EVENTS, event).unwrap();
+    // No output has control characters: messages are the text of others.
+    for format in ["", " -o json", " -o yaml", " -o svg"] {
+        let output = cluster.run(&format!("preview web --restart{format}"), "");
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+        assert!(format.contains("svg") || text.contains("policy"), "{text}");
+        let documents: Option<Value> = match format {
+            " -o json" => Some(serde_json::from_str(&text).unwrap()),
+            " -o yaml" => Some(serde_saphyr::from_str(&text).unwrap()),
+            _ => None,
+        };
+        if let Some(document) = documents {
+            let message = document["outcome"]["message"].as_str().unwrap();
+            // `-o yaml` has no escape of the last one.
+            assert!(message.starts_with("\u{1b}[31mpolicy\u{9b}2J\u{7f}"), "{format} {message:?}");
+        }
+    }
+}
+
+/// Times of years are not simulated.
+#[test]
+fn long_times() {
+    let cluster = Cluster::start(&READ_ONLY);
+    for (arguments, code) in [("--ready-after 100000h", 4), ("--ready-after 5s --stop-after 100000h", 0)] {
+        let output = cluster.run(&format!("preview web --restart {arguments}"), "");
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {output:?}");
+    }
 }
 
 #[test]

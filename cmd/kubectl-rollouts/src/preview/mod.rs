@@ -11,6 +11,7 @@ use std::{io::IsTerminal as _, path::PathBuf};
 use kcm_api::ApiError;
 use kcm_clock::Clock;
 use kcm_preview::{Change, Condition, End, Preview, PreviewError, preview_with_progress, render};
+use kcm_rollouts::{printable, printable_json};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -43,6 +44,9 @@ pub(crate) enum CommandError {
     /// The name of the Deployment is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The object on the command line is of another kind.
+    #[error("{0:?} is not a Deployment: write NAME or deployment/NAME")]
+    Kind(String),
     /// The namespace of the manifest is another one than that of the command line.
     #[error(
         "the namespace from the provided object {found:?} does not match the namespace {expected:?}. You must pass \
@@ -74,11 +78,15 @@ pub(crate) async fn run(
     flags: &PreviewFlags,
     clock: &dyn Clock,
 ) -> Result<u8, CommandError> {
+    let name = flags.name.as_deref().map(name::deployment).transpose().map_err(|error| match error {
+        NameError::Kind(word) => CommandError::Kind(word),
+        error => CommandError::Name(error),
+    })?;
     let manifest = match &flags.change {
-        ChangeFlag::File(path) => Some(manifest::read(path, flags.name.as_deref())?),
+        ChangeFlag::File(path) => Some(manifest::read(path, name.as_deref())?),
         ChangeFlag::Change(_) => None,
     };
-    let target = target(connection, flags, manifest.as_ref())?;
+    let target = target(connection, flags, name, manifest.as_ref())?;
     let snapshot = snapshot::read(connection, &target, flags.nodes, clock).await?;
     let change = match (&flags.change, manifest) {
         (ChangeFlag::Change(change), _) => change.clone(),
@@ -108,7 +116,7 @@ pub(crate) struct Target {
     pub(crate) name: String,
 }
 
-/// Returns the Deployment that the command line names, or else the one of the manifest.
+/// Returns the Deployment `name` of the command line, or else the one of the manifest.
 ///
 /// # Errors
 ///
@@ -116,14 +124,17 @@ pub(crate) struct Target {
 fn target(
     connection: &Connection,
     flags: &PreviewFlags,
+    name: Option<String>,
     manifest: Option<&Value>,
 ) -> Result<Target, CommandError> {
     let of_manifest = |field: &str| {
         let text = manifest.and_then(|manifest| manifest["metadata"][field].as_str());
         text.filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let word = flags.name.clone().or_else(|| of_manifest("name")).unwrap_or_default();
-    let name = name::deployment(&word)?;
+    let name = match name {
+        Some(name) => name,
+        None => name::deployment(&of_manifest("name").unwrap_or_default())?,
+    };
     let namespace = match (of_manifest("namespace"), &flags.namespace) {
         (Some(found), Some(expected)) if found != *expected => {
             return Err(CommandError::Namespace { found, expected: expected.clone() });
@@ -133,15 +144,21 @@ fn target(
     Ok(Target { namespace, name })
 }
 
+/// Output without the control characters of the cluster's messages. JSON and YAML contain escapes. YAML contains U+FFFD for
+/// characters that change the direction of text.
 fn encode(preview: &Preview, output: Output) -> Result<String, CommandError> {
     let failed = |error: String| CommandError::Encode(error);
     Ok(match output {
         Output::Text => render::text(preview),
-        Output::Svg => render::svg(preview),
+        Output::Svg => printable(&render::svg(preview)).into_owned(),
         Output::Json => {
-            serde_json::to_string_pretty(preview).map_err(|error| failed(error.to_string()))? + "\n"
+            let json = serde_json::to_string_pretty(preview).map_err(|error| failed(error.to_string()))?;
+            printable_json(&json).into_owned() + "\n"
         }
-        Output::Yaml => serde_saphyr::to_string(preview).map_err(|error| failed(error.to_string()))?,
+        Output::Yaml => {
+            let yaml = serde_saphyr::to_string(preview).map_err(|error| failed(error.to_string()))?;
+            printable(&yaml).into_owned()
+        }
     })
 }
 

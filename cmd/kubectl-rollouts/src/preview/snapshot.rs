@@ -1,10 +1,13 @@
 //! Reads the objects around a Deployment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use kcm_clock::Clock;
-use kcm_preview::{Snapshot, Unreadable};
-use kcm_rollouts::Known;
+use kcm_preview::{Snapshot, Unreadable, usage_of_pod};
+use kcm_rollouts::{
+    Known,
+    json::{condition, controller},
+};
 use serde_json::Value;
 
 use super::{CommandError, Target};
@@ -15,6 +18,9 @@ use crate::{
 
 /// Selector of the pods that use resources of their node.
 const RUNNING: &str = "pods?fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed";
+
+/// Selector of the events about refused requests of ReplicaSets.
+const REFUSALS: &str = "events?fieldSelector=involvedObject.kind%3DReplicaSet,type%3DWarning";
 
 /// Reads the Deployment, its namespace and, if `nodes` is `true`, the nodes and all pods.
 ///
@@ -46,14 +52,26 @@ pub(super) async fn read(
         Ok(object) => Some(object),
     };
     let namespaces = BTreeSet::from([namespace.clone()]);
-    let skipped = ["deployments", "events"];
+    let skipped = ["deployments", "events", "pods"];
     let lists = read_lists(&reader, in_namespace, &namespaces, &skipped).await.remove(namespace);
     let lists = lists.unwrap_or_default();
-    for required in [&lists.replica_sets, &lists.pods] {
-        if let Some(list) = required.unread() {
-            return Err(unreadable(&list.resource, &list.reason));
-        }
-    }
+    let replica_sets = required(lists.replica_sets)?;
+    let uid = deployment.as_ref().and_then(|deployment| deployment["metadata"]["uid"].as_str());
+    // The preview does not adopt all of those without a controller.
+    let own = replica_sets.iter().filter(|set| controller(set).is_none_or(|owner| Some(owner) == uid));
+    let own: HashSet<&str> = own.filter_map(|set| set["metadata"]["uid"].as_str()).collect();
+    let reduce = |pod: Value| match controller(&pod) {
+        Some(owner) if own.contains(owner) => pod,
+        _ => usage_of_pod(&pod),
+    };
+    let pods = reader.list_reduced_if_allowed(&path("v1", in_namespace, "pods"), reduce).await;
+    let pods = required(pods)?;
+    let is_refused = |set: &Value| condition(set, "ReplicaFailure").is_some();
+    let events = if replica_sets.iter().any(is_refused) {
+        reader.list_if_allowed(&path("v1", in_namespace, REFUSALS)).await
+    } else {
+        Known::Read(Vec::new())
+    };
     let mut missing = Vec::new();
     let mut read = |list: Known<Vec<Value>>| match list {
         Known::Read(objects) => objects,
@@ -68,17 +86,18 @@ pub(super) async fn read(
         name: name.clone(),
         is_terminating: namespace_object.is_some_and(|object| object["status"]["phase"] == "Terminating"),
         deployment,
-        replica_sets: read(lists.replica_sets),
-        pods: read(lists.pods),
+        pods,
+        events: read(events),
         quotas: read(lists.quotas),
         limit_ranges: read(lists.limit_ranges),
         disruption_budgets: read(lists.disruption_budgets),
         autoscalers: read(lists.autoscalers),
+        replica_sets,
         ..Snapshot::default()
     };
     if nodes {
         snapshot.nodes = read(reader.list_if_allowed(&path("v1", None, "nodes")).await);
-        match reader.list_if_allowed(&path("v1", None, RUNNING)).await {
+        match reader.list_reduced_if_allowed(&path("v1", None, RUNNING), |pod| usage_of_pod(&pod)).await {
             Known::Read(pods) => snapshot.other_pods = elsewhere(pods, namespace),
             Known::Unread(unread) => {
                 missing.push(Unreadable { resource: "pods of other namespaces".to_owned(), ..unread });
@@ -87,6 +106,14 @@ pub(super) async fn read(
     }
     snapshot.unreadable = missing;
     Ok(snapshot)
+}
+
+/// Objects of a list without which there is no preview.
+fn required(list: Known<Vec<Value>>) -> Result<Vec<Value>, CommandError> {
+    match list {
+        Known::Read(objects) => Ok(objects),
+        Known::Unread(list) => Err(unreadable(&list.resource, &list.reason)),
+    }
 }
 
 fn unreadable(resource: &str, reason: &str) -> CommandError {

@@ -168,6 +168,8 @@ fn checked(manifest: &Value, snapshot: &Snapshot) -> Result<Value, PreviewError>
         remove(&mut manifest, "/metadata", field);
     }
     remove(&mut manifest, "", "status");
+    // `kubectl` sets the namespace of the request.
+    set(&mut manifest, &["metadata", "namespace"], snapshot.namespace.clone().into());
     Ok(manifest)
 }
 

@@ -37,13 +37,11 @@ const QUIET_COMPLETE: Duration = Duration::from_secs(5);
 const QUIET_STUCK: Duration = Duration::from_secs(60);
 /// Longest time that the ReplicaSet controller waits after a refused creation, as upstream's rate limiter.
 pub(crate) const MAX_BACK_OFF: Duration = Duration::from_secs(1000);
-/// Longest simulated time.
-const LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Longest simulated time. A day in which nothing happens takes up to a second, because the watches continue.
+pub(crate) const LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// Seed of UIDs and names, so that equal previews have equal results. Objects of the cluster must not have UIDs from
 /// the same seed.
 const SEED: u64 = 0x7072_6576_6965_7773;
-/// Default of `progressDeadlineSeconds` that disables the deadline.
-const NO_DEADLINE: i64 = i32::MAX as i64;
 
 /// New pods that never become ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +87,7 @@ pub(crate) struct Run {
 /// End of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunEnd {
-    /// The rollout is complete, and no pod is terminating.
+    /// The rollout is complete. A pod that a finalizer holds may be terminating.
     Complete,
     /// Nothing happens any more.
     Stuck,
@@ -248,17 +246,19 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     let mut progress = Progress::default();
     initial.iter().for_each(|object| progress.observe(snapshot, object, false));
     let mut last_change = started;
+    let limit = started.saturating_add(LIMIT);
     let end = loop {
-        let now = clock.monotonic();
-        if now.saturating_sub(started) > LIMIT {
-            break RunEnd::Unfinished;
-        }
-        let quiet = last_change.saturating_add(progress.quiet(timings)).saturating_sub(now);
+        let quiet = last_change.saturating_add(progress.quiet(timings));
+        let until = quiet.max(last_change.saturating_add(progress.deadline())).min(limit);
         let event = tokio::select! {
             biased;
             event = watcher.next() => event.map_err(PreviewError::Import)?,
-            () = clock.sleep(quiet) => {
-                break if progress.is_complete() { RunEnd::Complete } else { RunEnd::Stuck };
+            () = clock.sleep(until.saturating_sub(clock.monotonic())) => {
+                break match progress.is_rolled_out() {
+                    true => RunEnd::Complete,
+                    false if quiet < limit => RunEnd::Stuck,
+                    false => RunEnd::Unfinished,
+                };
             }
         };
         let (object, deleted) = match event {
@@ -289,7 +289,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
 async fn occupy(server: Arc<ApiServer>, clock: Arc<dyn Clock>, pod: Arc<Object>, delay: Duration) {
     let mut placeholder = placeholder(pod.value());
     // The placeholder of a placeholder would occupy them for ever.
-    if crate::snapshot::controller(pod.value()).is_none() {
+    if crate::json::controller(pod.value()).is_none() {
         return;
     }
     placeholder["metadata"]["uid"] = format!("released-{}", pod.uid()).into();
@@ -347,8 +347,8 @@ impl Progress {
         }
     }
 
-    fn is_complete(&self) -> bool {
-        self.terminating.is_empty() && self.deployment.as_ref().is_some_and(is_complete)
+    fn is_rolled_out(&self) -> bool {
+        self.deployment.as_ref().is_some_and(is_complete)
     }
 
     /// Share of the new pods that exist.
@@ -361,20 +361,27 @@ impl Progress {
         if replicas > 0 { f64::from(updated.min(replicas)) / f64::from(replicas) } else { 1.0 }
     }
 
-    /// Time without events after which the run ends.
+    /// Time without events after which the progress deadline has failed. 0 if it does not fail during the run: `History`
+    /// computes the time of a later failure.
+    fn deadline(&self) -> Duration {
+        let deadline = self.deployment.as_ref().filter(|_| !self.is_rolled_out());
+        let seconds = deadline.and_then(rollout::progress_deadline);
+        let deadline = seconds
+            .map_or(Duration::ZERO, |seconds| Duration::from_secs(seconds.max(0).unsigned_abs().into()));
+        if deadline < LIMIT { deadline + QUIET_STUCK } else { Duration::ZERO }
+    }
+
+    /// Time without events after which nothing more happens, except for the failure of the deadline.
     fn quiet(&self, timings: &Timings) -> Duration {
-        if self.is_complete() {
+        if self.terminating.is_empty() && self.is_rolled_out() {
             return QUIET_COMPLETE;
         }
-        let spec = self.deployment.as_ref().map(|deployment| &deployment.spec);
-        let seconds = |seconds: Option<i32>| u64::try_from(seconds.unwrap_or(0)).unwrap_or(0);
-        let deadline = spec.and_then(|spec| spec.progress_deadline_seconds);
-        let deadline = seconds(deadline.filter(|deadline| i64::from(*deadline) != NO_DEADLINE));
-        let min_ready = seconds(spec.map(|spec| spec.min_ready_seconds));
+        let min_ready = self.deployment.as_ref().map_or(0, |deployment| deployment.spec.min_ready_seconds);
+        let min_ready = Duration::from_secs(u64::try_from(min_ready).unwrap_or(0));
         let failure = self.deployment.as_ref().and_then(|deployment| deployment.condition(REPLICA_FAILURE));
         let back_off = failure.map_or(Duration::ZERO, |_| MAX_BACK_OFF);
-        let delays = [Duration::from_secs(deadline), Duration::from_secs(min_ready), back_off];
-        delays.into_iter().fold(timings.ready_after().max(timings.stop_after()), Duration::max) + QUIET_STUCK
+        let pods = timings.ready_after().max(timings.stop_after());
+        pods.max(min_ready).max(back_off).saturating_add(QUIET_STUCK)
     }
 }
 

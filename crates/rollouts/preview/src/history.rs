@@ -9,11 +9,12 @@ use std::{
 use kcm_api::{Deployment, ReplicaSet, condition_type::PROGRESSING};
 use kcm_apiserver::{Object, Resource};
 use kcm_clock::Timestamp;
-use kcm_deployment_util::{replica_sets::ReplicaSetSplit, sort};
+use kcm_deployment_util::{replica_sets::ReplicaSetSplit, rollout, sort};
 use serde_json::Value;
 
 use crate::{
-    cluster::{ControllerWrite, Run, RunEnd, is_complete},
+    cluster::{ControllerWrite, LIMIT, Run, RunEnd, is_complete},
+    refusal::REPLICA_SET_CREATE_ERROR,
     report::{Peak, Step, StepReplicaSet, WriteGroup, WriteTotal},
     timings::{is_finished, ready_since},
     usage::{Amounts, PodResources, add, maximize},
@@ -24,6 +25,9 @@ const STEP: Duration = Duration::from_secs(1);
 
 /// Reason of the condition `Progressing` of a failed rollout.
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+/// Reasons of that condition with which the progress deadline does not apply: the rollout is complete or paused, or its
+/// ReplicaSet cannot be created.
+const WITHOUT_DEADLINE: [&str; 3] = ["NewReplicaSetAvailable", "DeploymentPaused", REPLICA_SET_CREATE_ERROR];
 
 /// Course of a run.
 #[derive(Debug)]
@@ -138,11 +142,16 @@ impl History {
         history.replica_sets = reader.sets.into_iter().filter_map(|state| state.set).collect();
         sort::by_creation(&mut history.replica_sets);
         history.mark_new();
+        if history.end == RunEnd::Stuck && history.deadline_exceeded_at.is_none() {
+            history.deadline_exceeded_at = later_deadline(&history.deployment, run.changed_at);
+        }
         history
     }
 
     fn read_events(&mut self, run: &Run, reader: &mut Reader<'_>) {
-        let mut samples = vec![Sample { at: Duration::ZERO, state: reader.sample(run.changed_at) }];
+        let state = reader.sample(run.changed_at);
+        let desired_before = desired(&state);
+        let mut samples = vec![Sample { at: Duration::ZERO, state }];
         let mut last_progress = 0.0;
         let mut totals = self.before;
         for event in &run.events {
@@ -186,7 +195,10 @@ impl History {
                 self.record(at, &new, &totals);
                 totals = new;
             }
-            let resources = reader.requested_resources(&state);
+            // Pods that were missing before the change are no part of it.
+            let is_scaled = desired(&state) != desired_before;
+            let resources =
+                if is_scaled { reader.requested_resources(&state) } else { reader.resources.clone() };
             maximize(&mut self.resources_peak.requests, &resources.requests);
             maximize(&mut self.resources_peak.limits, &resources.limits);
             // The first sample is the state before the change. It is a separate step.
@@ -305,7 +317,7 @@ impl<'a> Reader<'a> {
 
     fn apply_pod(&mut self, object: &Object, deleted: bool) -> bool {
         let pod = object.value();
-        let Some(owner) = crate::snapshot::controller(pod) else { return false };
+        let Some(owner) = crate::json::controller(pod) else { return false };
         let set = self.set_index(owner);
         self.owners.insert(object.name().to_owned(), set);
         let old = self.pods.remove(object.uid());
@@ -403,6 +415,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Desired number of pods of each ReplicaSet.
+fn desired(state: &State) -> Vec<(String, i32)> {
+    state.sets.iter().map(|set| (set.name.clone(), set.desired)).collect()
+}
+
 /// Number of pods, as an amount of a quota.
 fn one_pod() -> Amounts {
     Amounts::from([("pods".to_owned(), 1.0)])
@@ -410,6 +427,16 @@ fn one_pod() -> Amounts {
 
 fn progressing_reason(deployment: &Deployment) -> &str {
     deployment.condition(PROGRESSING).map_or("", |condition| &condition.reason)
+}
+
+/// Time, in seconds after `changed_at`, at which a stuck rollout fails its deadline after the end of the run.
+fn later_deadline(deployment: &Deployment, changed_at: Timestamp) -> Option<f64> {
+    let seconds = f64::from(rollout::progress_deadline(deployment)?);
+    let progressing = deployment.condition(PROGRESSING)?;
+    let updated = progressing.last_update_time?.timestamp().duration_since(changed_at).as_secs_f64();
+    // The controller compares whole seconds.
+    let at = updated + seconds + 1.0;
+    (at >= LIMIT.as_secs_f64() && !WITHOUT_DEADLINE.contains(&&*progressing.reason)).then_some(at)
 }
 
 /// Time of the last update of the condition `Progressing`, with its reason.
@@ -475,6 +502,8 @@ fn is_same(a: &WriteGroup, b: &WriteGroup) -> bool {
 /// Message of the condition that explains why a rollout is stuck.
 pub(crate) fn stuck_message(deployment: &Deployment) -> Option<String> {
     let failure = deployment.condition(kcm_api::condition_type::REPLICA_FAILURE);
-    let condition = failure.or_else(|| deployment.condition(PROGRESSING))?;
+    // The message of a rollout with a longer deadline is that it progresses.
+    let progressing = deployment.condition(PROGRESSING).filter(|condition| condition.status != "True");
+    let condition = failure.or(progressing)?;
     Some(condition.message.clone()).filter(|message| !message.is_empty())
 }

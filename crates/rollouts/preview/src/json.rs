@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-pub(crate) use kcm_rollouts::json::{condition, list, members, number, text, time};
+pub(crate) use kcm_rollouts::json::{
+    condition, controller, is_terminating, list, members, number, text, time,
+};
 
 /// Sets the member at the path `keys`. Objects on the way are created.
 pub(crate) fn set(value: &mut Value, keys: &[&str], new: Value) {

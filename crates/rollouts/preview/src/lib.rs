@@ -7,7 +7,7 @@
 //!
 //! | Part | File |
 //! |---|---|
-//! | objects of the cluster, pod timings | `snapshot.rs`, `timings.rs` |
+//! | objects of the cluster, pod timings | `snapshot.rs`, `reduce.rs`, `timings.rs` |
 //! | requests of a change, maximum size | `change.rs`, `size.rs` |
 //! | simulated cluster, standing refusals | `import.rs`, `cluster.rs`, `refusal.rs` |
 //! | range of the duration | `range.rs` |
@@ -30,6 +30,7 @@ mod import;
 mod json;
 mod preview;
 mod range;
+mod reduce;
 mod refusal;
 mod remedies;
 pub mod render;
@@ -45,6 +46,7 @@ pub use error::PreviewError;
 pub use kcm_apiserver::PatchType;
 pub use kcm_rollouts::Unreadable;
 pub use preview::{preview, preview_with_progress};
+pub use reduce::usage_of_pod;
 pub use remedies::try_commands;
 pub use report::{
     API_VERSION, Bounds, Condition, Deadline, DryRun, DurationRange, DurationReason, Effect, End,

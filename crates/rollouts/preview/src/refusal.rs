@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Reason of the condition `Progressing` if the ReplicaSet cannot be created.
-const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
+pub(crate) const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
 
 /// Request that the API server refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +83,8 @@ pub(crate) fn standing(snapshot: &Snapshot, after: &Deployment) -> Vec<Refusal> 
         return vec![refusal(Request::CreatePods), refusal(Request::CreateReplicaSets)];
     }
     let mut refusals: Vec<Refusal> = Vec::new();
-    let mut add = |request, object: &Value, condition: &Value| {
-        let message = text(condition, "/message").to_owned();
+    let mut add = |request, object: &Value, condition: &Value, message: &str| {
+        let message = message.to_owned();
         let is_quota = ["exceeded quota: ", "failed quota: "].iter().any(|part| message.contains(part))
             && !snapshot.unreadable.iter().any(|list| list.resource == "resourcequotas");
         let is_changed = !spec_of(&object["spec"]["template"])
@@ -103,9 +103,10 @@ pub(crate) fn standing(snapshot: &Snapshot, after: &Deployment) -> Vec<Refusal> 
         let Some(failure) = failure.filter(|failure| failure["status"] == "True") else { continue };
         let [desired, actual] =
             ["/spec/replicas", "/status/replicas"].map(|field| number(set, field).unwrap_or(0));
+        let message = newest_message(&snapshot.events, set, failure);
         match text(failure, "/reason") {
-            "FailedCreate" if actual < desired => add(Request::CreatePods, set, failure),
-            "FailedDelete" if actual > desired => add(Request::DeletePods, set, failure),
+            "FailedCreate" if actual < desired => add(Request::CreatePods, set, failure, message),
+            "FailedDelete" if actual > desired => add(Request::DeletePods, set, failure, message),
             _ => {}
         }
     }
@@ -113,9 +114,38 @@ pub(crate) fn standing(snapshot: &Snapshot, after: &Deployment) -> Vec<Refusal> 
         && let Some(progressing) = condition(deployment, condition_type::PROGRESSING)
         && progressing["reason"] == REPLICA_SET_CREATE_ERROR
     {
-        add(Request::CreateReplicaSets, deployment, progressing);
+        add(Request::CreateReplicaSets, deployment, progressing, text(progressing, "/message"));
     }
     refusals
+}
+
+/// Start of the message of an event that stands for similar ones.
+const AGGREGATED: &str = "(combined from similar events):";
+/// Starts of the messages of the ReplicaSet controller.
+const ERRORS: [&str; 2] = ["Error creating: ", "Error deleting: "];
+
+/// Returns the message of the newest refusal of the requests of `set`.
+///
+/// The condition `failure` retains the message of the first refusal, although later ones may have another reason. The events
+/// contain these.
+fn newest_message<'a>(events: &'a [Value], set: &Value, failure: &'a Value) -> &'a str {
+    let is_refusal = |event: &&Value| {
+        event["reason"] == failure["reason"]
+            && text(event, "/involvedObject/uid") == text(set, "/metadata/uid")
+            && last_time(event) >= time(failure, "/lastTransitionTime")
+    };
+    let Some(event) = events.iter().filter(is_refusal).max_by_key(|event| last_time(event)) else {
+        return text(failure, "/message");
+    };
+    let message = text(event, "/message");
+    let message = message.strip_prefix(AGGREGATED).unwrap_or(message).trim();
+    ERRORS.iter().find_map(|prefix| message.strip_prefix(prefix)).unwrap_or(message)
+}
+
+/// Time of the last repetition of an event.
+fn last_time(event: &Value) -> Option<Timestamp> {
+    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+    times.iter().find_map(|field| time(event, field))
 }
 
 /// Template without its metadata.
@@ -137,7 +167,7 @@ mod tests {
     fn snapshot(reason: &str, message: &str, replicas: (u8, u8)) -> Snapshot {
         let since = "2026-01-01T00:00:00Z";
         let set = json!({
-            "metadata": { "ownerReferences": [{ "controller": true, "uid": "d" }] },
+            "metadata": { "uid": "s", "ownerReferences": [{ "controller": true, "uid": "d" }] },
             "spec": { "replicas": replicas.0, "template": spec("web:1") },
             "status": { "replicas": replicas.1, "conditions": [{
                 "type": "ReplicaFailure", "status": "True", "reason": reason, "message": message,
@@ -232,5 +262,32 @@ mod tests {
         }];
         let refusals = standing(&snapshot, &after("web:1"));
         assert_eq!((refusals[0].stands, refusals[0].is_quota), (true, false));
+    }
+
+    /// Event about the ReplicaSet.
+    fn event(message: &str, last: &str) -> Value {
+        json!({
+            "involvedObject": { "uid": "s" }, "reason": "FailedCreate", "message": message, "lastTimestamp": last,
+        })
+    }
+
+    /// The condition keeps the message of the webhook, which was repaired.
+    #[test]
+    fn newest_event_replaces_the_message_of_the_condition() {
+        let webhook = "Internal error occurred: failed calling webhook \"w\": connection refused";
+        let mut snapshot = snapshot("FailedCreate", webhook, (3, 0));
+        snapshot.events = vec![
+            event(
+                &format!("(combined from similar events): Error creating: {POLICY}"),
+                "2026-01-01T00:05:00Z",
+            ),
+            event(&format!("Error creating: {webhook}"), "2026-01-01T00:01:00Z"),
+        ];
+        let refusals = standing(&snapshot, &after("web:2"));
+        assert_eq!((&*refusals[0].message, refusals[0].stands), (POLICY, false));
+        assert_eq!(refusals[0].since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        // An event of an earlier failure.
+        snapshot.events = vec![event(POLICY, "2025-12-31T23:59:00Z")];
+        assert_eq!(standing(&snapshot, &after("web:2"))[0].message, webhook);
     }
 }

@@ -35,6 +35,7 @@ pub fn try_commands(
         pods: pods.clone(),
         quotas: snapshot.quotas.seen().to_vec(),
         limit_ranges: snapshot.limit_ranges.seen().to_vec(),
+        events: snapshot.events.seen().to_vec(),
         ..Snapshot::default()
     };
     diagnosis.commands.retain_mut(|command| is_useful(&cluster, command));

@@ -4,7 +4,11 @@ use kcm_api::{Deployment, PodTemplate};
 use kcm_deployment_util::fenceposts;
 use serde_json::Value;
 
-use crate::{PreviewError, Snapshot, json::text, snapshot::controller, timings::is_finished};
+use crate::{
+    PreviewError, Snapshot,
+    json::{controller, text},
+    timings::is_finished,
+};
 
 /// Maximum number of existing and new pods that are simulated. They take 1.2 GB.
 const MAX_PODS: u64 = 20_000;

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use kcm_api::{LabelSelector, Labels, Selector};
 use kcm_clock::Timestamp;
 use kcm_rollouts::Unreadable;
 use serde_json::Value;
 
-use crate::json::{list, text};
+use crate::json::{controller, is_terminating, text};
 
 /// Objects of the cluster around one Deployment, as the API server returned them.
 ///
@@ -27,8 +28,10 @@ pub struct Snapshot {
     pub deployment: Option<Value>,
     /// ReplicaSets of the namespace.
     pub replica_sets: Vec<Value>,
-    /// Pods of the namespace.
+    /// Pods of the namespace. Those of other owners may be reduced by [`usage_of_pod`](crate::usage_of_pod).
     pub pods: Vec<Value>,
+    /// Events of refused requests of the ReplicaSets. Other events have no effect.
+    pub events: Vec<Value>,
     /// Pods of other namespaces. Only their resource requests are used.
     pub other_pods: Vec<Value>,
     /// Nodes.
@@ -50,7 +53,14 @@ impl Snapshot {
     pub(crate) fn own_replica_sets(&self) -> Vec<&Value> {
         let Some(deployment) = &self.deployment else { return Vec::new() };
         let uid = text(deployment, "/metadata/uid");
-        let own = |set: &&Value| controller(set).is_none_or(|owner| owner == uid);
+        let selector = serde_json::from_value::<LabelSelector>(deployment["spec"]["selector"].clone()).ok();
+        let selector = selector.and_then(|selector| Selector::new(Some(&selector)).ok());
+        let is_adopted = |set: &Value| {
+            let labels =
+                serde_json::from_value::<Labels>(set["metadata"]["labels"].clone()).unwrap_or_default();
+            !is_terminating(set) && selector.as_ref().is_some_and(|selector| selector.matches(&labels))
+        };
+        let own = |set: &&Value| controller(set).map_or_else(|| is_adopted(set), |owner| owner == uid);
         self.replica_sets.iter().filter(own).collect()
     }
 
@@ -60,10 +70,4 @@ impl Snapshot {
         let uids: HashSet<&str> = sets.iter().map(|set| text(set, "/metadata/uid")).collect();
         self.pods.iter().partition(|pod| controller(pod).is_some_and(|owner| uids.contains(owner)))
     }
-}
-
-/// UID of the managing controller.
-pub(crate) fn controller(object: &Value) -> Option<&str> {
-    let owners = list(object, "/metadata/ownerReferences").iter();
-    owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["uid"].as_str())
 }

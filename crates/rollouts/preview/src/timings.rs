@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use crate::{
     Snapshot,
-    json::{condition, list, number, text, time},
-    snapshot::controller,
+    json::{condition, controller, list, number, text, time},
 };
 
 /// Time to readiness if no existing pod shows it.

@@ -132,6 +132,63 @@ mod size {
     }
 }
 
+mod long_times {
+    use super::*;
+
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+    fn stuck(spec: &Value, ready_after: Duration, unready: usize) -> Preview {
+        let options = TimingOptions { ready_after: Some(ready_after), unready, ..OPTIONS };
+        preview(&settled(spec), &image("web:2"), &options).unwrap()
+    }
+
+    /// The run does not wait for a deadline of 68 years.
+    #[test]
+    fn progress_deadline_is_computed() {
+        let preview = stuck(&json!({ "progressDeadlineSeconds": i32::MAX - 1 }), TIMING.ready, 3);
+        assert_eq!((preview.outcome.end, &preview.outcome.message), (End::Stuck, &None));
+        let at = preview.deadline.exceeded_at_seconds.unwrap();
+        assert!((f64::from(i32::MAX)..f64::from(i32::MAX) + 10.0).contains(&at), "{at}");
+        assert_eq!(preview.conditions[0], Condition::Deadline);
+        let preview = stuck(&json!({ "progressDeadlineSeconds": i32::MAX }), TIMING.ready, 3);
+        assert_eq!((preview.outcome.end, preview.deadline.exceeded_at_seconds), (End::Stuck, None));
+    }
+
+    /// Deadlines around the longest simulated time.
+    #[test]
+    fn progress_deadline_near_the_limit() {
+        let deadlines = [86_350, 86_395, 86_500];
+        for seconds in deadlines {
+            let preview = stuck(&json!({ "progressDeadlineSeconds": seconds }), TIMING.ready, 3);
+            let at = preview.deadline.exceeded_at_seconds;
+            assert!(
+                at.is_some_and(|at| (0.0..10.0).contains(&(at - f64::from(seconds)))),
+                "{seconds} {at:?} {:?}",
+                preview.outcome
+            );
+        }
+    }
+
+    #[test]
+    fn readiness_after_a_year() {
+        let preview = stuck(&json!({}), YEAR, 0);
+        assert_eq!(preview.outcome.end, End::Unfinished);
+        assert_eq!(preview.deadline.exceeded_at_seconds.map(f64::floor), Some(601.0));
+        assert!(render::text(&preview).contains("\ndoes not complete in a day: "), "{:?}", preview.outcome);
+    }
+
+    /// The rollout is complete before the old pods are removed.
+    #[test]
+    fn removal_after_a_year() {
+        let mut manifest = json!({ "template": deployment(3, "web:1")["spec"]["template"] });
+        manifest["template"]["spec"]["terminationGracePeriodSeconds"] = json!(YEAR.as_secs());
+        let options = TimingOptions { stop_after: None, ..OPTIONS };
+        let outcome = preview(&settled(&manifest), &image("web:2"), &options).unwrap().outcome;
+        assert_eq!(outcome.end, End::Complete, "{outcome:?}");
+        assert!(outcome.duration_seconds.unwrap() < 60.0, "{outcome:?}");
+    }
+}
+
 mod refused_by_kubectl {
     use super::*;
 
@@ -270,6 +327,23 @@ mod quota {
         assert_eq!(preview.conditions, [Condition::Quota, Condition::Unavailable]);
     }
 
+    /// The undo removes the pod that the quota refuses.
+    #[test]
+    fn undo_of_a_refused_rollout_fits() {
+        let snapshot = simulate(async {
+            let world = World::new(TIMING);
+            world.create(deployment(3, "web:1")).await;
+            world.quota(3);
+            world.begin(&image("web:2"), Duration::from_secs(2)).await;
+            world.snapshot()
+        });
+        let missing = |set: &Value| set["spec"]["replicas"] != set["status"]["replicas"];
+        assert!(snapshot.replica_sets.iter().any(missing), "{:#?}", snapshot.replica_sets);
+        let preview = of(&snapshot, &Change::Undo { revision: None });
+        assert_eq!((preview.outcome.end, preview.outcome.pods_created), (End::Complete, 0));
+        assert_eq!(preview.conditions, [], "{:?}", preview.quotas);
+    }
+
     /// The pods are created when the old ones are removed, and upstream's quota controller has not released them yet.
     #[test]
     fn late_release_makes_a_range() {
@@ -406,8 +480,28 @@ fn control_characters_are_replaced() {
     let mut snapshot = settled(&json!({}));
     refuse(&mut snapshot, "denied\u{1b}[2J\nby\u{202e} policy");
     let text = render::text(&of(&snapshot, &Change::Restart));
-    assert!(text.contains("denied [2J by  policy"), "{text}");
+    assert!(text.contains("denied\u{fffd}[2J by\u{fffd} policy"), "{text}");
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
+}
+
+/// A ReplicaSet without a controller is adopted if the selector matches its labels.
+#[test]
+fn orphans_of_others_are_not_counted() {
+    let mut snapshot = settled(&rolling(1, 0));
+    let mut orphan = snapshot.replica_sets[0].clone();
+    orphan["metadata"]["ownerReferences"] = json!([]);
+    orphan["metadata"]["name"] = json!("other");
+    orphan["metadata"]["uid"] = json!("other");
+    orphan["metadata"]["labels"]["app"] = json!("other");
+    for mut pod in snapshot.pods.clone() {
+        pod["metadata"]["name"] = json!(format!("other-{}", snapshot.pods.len()));
+        pod["metadata"]["uid"] = json!(format!("other-{}", snapshot.pods.len()));
+        pod["metadata"]["ownerReferences"][0]["uid"] = json!("other");
+        snapshot.pods.push(pod);
+    }
+    snapshot.replica_sets.push(orphan);
+    let outcome = of(&snapshot, &image("web:2")).outcome;
+    assert_eq!((outcome.available_before, outcome.most_pods.pods), (3, 4), "{outcome:?}");
 }
 
 mod in_progress {

@@ -39,8 +39,12 @@ mod apply {
         ]));
         let mut live = last.clone();
         set(&mut live, &["metadata", "annotations", LAST_APPLIED], last.to_string().into());
-        let manifest = deployment(&json!([{ "name": "app", "image": "web:2", "env": [{ "name": "B" }] }]));
+        let mut manifest =
+            deployment(&json!([{ "name": "app", "image": "web:2", "env": [{ "name": "B" }] }]));
+        // `kubectl` adds it, and does not delete it.
+        remove(&mut manifest, "/metadata", "namespace");
         let patch = patch(&Change::Apply(manifest), &snapshot(Some(live)));
+        assert_eq!(patch["metadata"]["namespace"], "shop");
         let spec = &patch["spec"]["template"]["spec"];
         assert_eq!(spec["containers"][1], json!({ "$patch": "delete", "name": "proxy" }));
         assert_eq!(spec["$setElementOrder/containers"], json!([{ "name": "app" }]));

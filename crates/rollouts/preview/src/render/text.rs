@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use kcm_rollouts::printable;
+
 use super::{amount, picture::picture, seconds, short_name};
 use crate::{
     report::{DurationRange, DurationReason, Effect, End, FieldChange, NeverReady, Preview, Step},
@@ -17,7 +19,8 @@ const COLUMNS: usize = 3;
 /// Maximum width of a value of a changed field.
 const VALUE: usize = 32;
 
-/// Text of a preview: answer, changed fields, numbers, steps, picture, and warnings.
+/// Text of a preview: answer, changed fields, numbers, steps, picture, and warnings. It contains no control characters except
+/// line breaks.
 pub fn text(preview: &Preview) -> String {
     let mut text = String::new();
     head(&mut text, preview);
@@ -29,7 +32,7 @@ pub fn text(preview: &Preview) -> String {
         text.push_str(&picture(preview));
     }
     notes(&mut text, preview);
-    text
+    printable(&text).into_owned()
 }
 
 /// Writing to a string does not fail.
@@ -37,13 +40,11 @@ macro_rules! line {
     ($text:expr, $($arg:tt)*) => { let _ = writeln!($text, $($arg)*); };
 }
 
-/// Adds `line`, broken between words to fit [`WIDTH`]. Further lines are indented. Control characters, which a message of
-/// the cluster may contain, are replaced.
+/// Adds `line`, broken between words to fit [`WIDTH`]. Further lines are indented. Line breaks are those between words.
 fn wrap(text: &mut String, line: &str) {
-    let line = printable(line);
     let indent = if line.starts_with(' ') { "    " } else { "  " };
     let mut width = 0;
-    for (at, word) in line.split(' ').enumerate() {
+    for (at, word) in line.split([' ', '\n']).enumerate() {
         let length = word.chars().count();
         if at > 0 && width > indent.len() && width + 1 + length > WIDTH {
             text.push('\n');
@@ -57,13 +58,6 @@ fn wrap(text: &mut String, line: &str) {
         width += length;
     }
     text.push('\n');
-}
-
-/// Text without characters that control a terminal.
-fn printable(text: &str) -> String {
-    let is_bidirectional =
-        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.replace(|c: char| c.is_control() || is_bidirectional(c), " ")
 }
 
 fn head(text: &mut String, preview: &Preview) {
@@ -127,7 +121,7 @@ fn numbers(text: &mut String, preview: &Preview) {
         (End::Complete, Some(duration), None) => format!("complete after {}", seconds(duration)),
         (End::Stuck, ..) => "does not complete".to_owned(),
         (End::Paused, ..) => "paused".to_owned(),
-        (End::Complete | End::Unfinished, ..) => "does not complete in 7 days".to_owned(),
+        (End::Complete | End::Unfinished, ..) => "does not complete in a day".to_owned(),
     };
     line!(text, "\n{end}: {} pods created, {} deleted", outcome.pods_created, outcome.pods_deleted);
     for reason in outcome.duration_range.iter().flat_map(|range: &DurationRange| &range.reasons) {
