@@ -226,7 +226,7 @@ fn problem(container: Container<'_>, context: PodContext<'_>) -> Option<Finding>
 fn is_permanent(waiting: &str, message: &str) -> bool {
     matches!(waiting, "InvalidImageName" | "ErrImageNeverPull")
         || message.ends_with("not found")
-        || message.contains("manifest unknown")
+        || ["manifest unknown", "no such image"].iter().any(|text| message.contains(text))
 }
 
 /// Reports an image whose pull has begun and not ended.
