@@ -28,7 +28,6 @@ use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo, serve_pod};
 use kubeconfig::Access;
 use rollouts::Rollouts;
 use thiserror::Error;
-use tikv_jemallocator::Jemalloc;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -37,8 +36,9 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 /// See `docs/adr/0013-memory-allocator.md`.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[derive(Debug, Error)]
 enum SandboxError {

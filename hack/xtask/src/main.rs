@@ -9,7 +9,7 @@ use std::{
     process::ExitCode,
 };
 
-use load_tests::{apiserver_load, budget, manager_load, manager_memory};
+use load_tests::{apiserver_load, budget, build_times, manager_load, manager_memory};
 use recorded_cases::{
     answer,
     input::{self, InputError},
@@ -48,6 +48,9 @@ Tasks:
         --release      use the release profile
         --update       write the file
         --growth       print the instructions per object for 1, 3 and 10 times the objects
+
+  build-times
+      Build the README's two commands, each with an empty target folder, and write the times to docs/performance.md.
 
   e2e-report DIR
       Write docs/e2e.md from the results of test/upstream/run in DIR.
@@ -121,6 +124,8 @@ enum TaskError {
     #[error(transparent)]
     Budget(#[from] budget::TaskError),
     #[error(transparent)]
+    BuildTimes(#[from] build_times::TaskError),
+    #[error(transparent)]
     E2eReport(#[from] upstream_tests::TaskError),
     #[error(transparent)]
     Acceptance(#[from] kubectl_acceptance::TaskError),
@@ -155,6 +160,7 @@ fn run() -> Result<(), TaskError> {
         // Started by `beside-upstream`.
         ["beside-upstream-client", words @ ..] => Ok(beside::run_client(words)?.ok_or(TaskError::Usage)?),
         ["budget", flags @ ..] => Ok(budget::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
+        ["build-times"] => Ok(build_times::run()?),
         ["e2e-report", folder] => Ok(upstream_tests::run(Path::new(folder))?),
         ["apiserver-load", flags @ ..] => {
             let task = apiserver_load::Task::parse(flags).ok_or(TaskError::Usage)?;

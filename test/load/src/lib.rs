@@ -2,6 +2,7 @@
 
 pub mod apiserver_load;
 pub mod budget;
+pub mod build_times;
 pub mod manager_load;
 pub mod manager_memory;
 pub mod measure;
