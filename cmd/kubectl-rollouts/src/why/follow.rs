@@ -95,7 +95,7 @@ fn describe(diagnosis: &Diagnosis) -> String {
 enum Next {
     /// The cached objects, which have changed or have another diagnosis.
     Read,
-    /// What may not be watched.
+    /// Periodic reads, for objects that may not be watched.
     Poll,
 }
 

@@ -42,8 +42,8 @@ impl fmt::Display for Problem {
 ///
 /// ```
 /// let text = "# HELP up Target is up.\n# TYPE up gauge\nup 1\n";
-/// assert_eq!(kcm_metrics::lint(text), []);
-/// let problems = kcm_metrics::lint("# TYPE up counter\nup -1\n");
+/// assert_eq!(kcm_testkit::lint(text), []);
+/// let problems = kcm_testkit::lint("# TYPE up counter\nup -1\n");
 /// assert_eq!(problems.len(), 3);
 /// ```
 pub fn lint(text: &str) -> Vec<Problem> {
