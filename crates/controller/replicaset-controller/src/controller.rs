@@ -1,6 +1,6 @@
 //! Configuration of the controller, and its place in the control loop.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
@@ -224,13 +224,20 @@ impl Reconciler for Syncer {
             SyncError::NotReady(_) => ErrorClass::StaleCache,
             SyncError::Status(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
             SyncError::Status(error)
-            | SyncError::Manage(ManageError::Create(error) | ManageError::Delete(error))
+            | SyncError::Manage { source: ManageError::Create(error) | ManageError::Delete(error), .. }
                 if error.is_unavailable() =>
             {
                 ErrorClass::Unavailable
             }
             SyncError::Claim(errors) if errors.are_unavailable() => ErrorClass::Unavailable,
             _ => ErrorClass::Failed,
+        }
+    }
+
+    fn wake_after(error: &SyncError) -> Option<Duration> {
+        match error {
+            SyncError::Manage { next_availability, .. } => *next_availability,
+            _ => None,
         }
     }
 

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
 use kcm_controller_ref_manager::ClaimErrors;
@@ -20,8 +20,13 @@ pub enum SyncError {
     #[error(transparent)]
     Status(#[from] ApiError),
     /// Pods could not be created or deleted.
-    #[error(transparent)]
-    Manage(#[from] ManageError),
+    #[error("{source}")]
+    Manage {
+        /// Cause.
+        source: ManageError,
+        /// Time until the next pod becomes available, which no event reports.
+        next_availability: Option<Duration>,
+    },
 }
 
 /// Error of the creation or deletion of pods. `Display` gives the message of the `ReplicaFailure` condition.

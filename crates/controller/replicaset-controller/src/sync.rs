@@ -104,10 +104,11 @@ impl Syncer {
         let version = &updated.metadata.resource_version;
         consistency.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
 
-        match (error, retry_after) {
-            (Some(_), Some(delay)) => Ok(Requeue::After(delay)),
-            (Some(error), None) => Err(error.into()),
-            (None, _) => Ok(self.requeue(&updated, &view, now)),
+        let Some(source) = error else { return Ok(self.requeue(&updated, &view, now)) };
+        let next_availability = self.next_availability(&updated, &view, now);
+        match retry_after {
+            Some(delay) => Ok(Requeue::After(next_availability.map_or(delay, |next| next.min(delay)))),
+            None => Err(SyncError::Manage { source, next_availability }),
         }
     }
 
@@ -140,22 +141,39 @@ impl Syncer {
         view
     }
 
+    /// Requeues the key at the time at which the next pod becomes available.
+    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Requeue {
+        let fallback = u64::try_from(updated.spec.min_ready_seconds).unwrap_or(0);
+        if fallback == 0 || all_available(updated) {
+            return Requeue::Done;
+        }
+        let next = self.next_availability(updated, view, evaluated_at);
+        Requeue::After(next.unwrap_or(Duration::from_secs(fallback)))
+    }
+
     /// Returns the time until the next pod becomes available, which no event reports.
     ///
     /// `evaluated_at` is the time of the status. The result is relative to the current time.
     ///
     /// Example: `minReadySeconds` is 30, and a pod has been ready for 10 s. If the writes took 2 s, the result is 18 s.
-    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Requeue {
+    fn next_availability(
+        &self,
+        updated: &ReplicaSet,
+        view: &View,
+        evaluated_at: Timestamp,
+    ) -> Option<Duration> {
         let min_ready_seconds = updated.spec.min_ready_seconds;
-        let all_available = updated.status.ready_replicas == updated.status.available_replicas;
-        let fallback = u64::try_from(min_ready_seconds).unwrap_or(0);
-        if fallback == 0 || all_available {
-            return Requeue::Done;
+        if min_ready_seconds <= 0 || all_available(updated) {
+            return None;
         }
         let pods = view.active.iter().map(|pod| &**pod);
-        let next = min_next_pod_availability(pods, min_ready_seconds, evaluated_at, self.clock.now());
-        Requeue::After(next.unwrap_or(Duration::from_secs(fallback)))
+        min_next_pod_availability(pods, min_ready_seconds, evaluated_at, self.clock.now())
     }
+}
+
+/// `true` if all ready pods are available.
+fn all_available(updated: &ReplicaSet) -> bool {
+    updated.status.ready_replicas == updated.status.available_replicas
 }
 
 /// Adopts and releases pods of one owner.

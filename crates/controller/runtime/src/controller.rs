@@ -398,6 +398,9 @@ impl<R: Reconciler> Shared<R> {
         } else {
             self.queue.add_rate_limited(key.clone());
         }
+        if let Some(delay) = R::wake_after(error) {
+            self.queue.add_after(key.clone(), delay);
+        }
         SyncResult::Error
     }
 }

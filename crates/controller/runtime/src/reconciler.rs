@@ -1,6 +1,6 @@
 //! Controller-specific part of the control loop.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use kcm_meta::ObjectKey;
 use tracing::{Span, error_span};
@@ -43,6 +43,12 @@ pub trait Reconciler: Send + Sync + 'static {
         ErrorClass::Failed
     }
 
+    /// Returns the time after which the key is reconciled, even if its back-off after `error` is longer. Default: `None`.
+    fn wake_after(error: &Self::Error) -> Option<Duration> {
+        let _ = error;
+        None
+    }
+
     /// Returns the span of a reconciliation. Its fields are part of each line that is logged meanwhile.
     ///
     /// The key is a field under upstream's name for the kind, such as `deployment`; by default it is `object`. The level
@@ -66,6 +72,10 @@ impl<R: Reconciler> Reconciler for Arc<R> {
 
     fn classify(error: &R::Error) -> ErrorClass {
         R::classify(error)
+    }
+
+    fn wake_after(error: &R::Error) -> Option<Duration> {
+        R::wake_after(error)
     }
 
     fn span(&self, key: &ObjectKey) -> Span {

@@ -387,7 +387,10 @@ async fn retries_failed_syncs_with_growing_delays() {
 
 #[test]
 fn errors_of_an_unavailable_api_server_are_separate() {
-    let create = |error| Syncer::classify(&SyncError::Manage(ManageError::Create(error)));
+    let create = |error| {
+        let source = ManageError::Create(error);
+        Syncer::classify(&SyncError::Manage { source, next_availability: None })
+    };
     assert_eq!(
         create(ApiError::status(500, "InternalError", "failed calling webhook")),
         ErrorClass::Unavailable
@@ -406,6 +409,24 @@ async fn syncs_when_a_pod_becomes_available() {
     let server = &running.server;
     server.replica_sets.apply(changed_replica_set("web", 2, &json!({"spec": {"minReadySeconds": 30}})));
     running.pass(1).await;
+    server.start_pods();
+    running.pass(28).await;
+    assert_eq!(server.counts(), (2, 2, 0));
+    running.pass(3).await;
+    assert_eq!(server.counts(), (2, 2, 2));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn syncs_when_a_pod_becomes_available_while_creations_fail() {
+    let running = Running::start();
+    let server = &running.server;
+    server.replica_sets.apply(changed_replica_set("web", 2, &json!({"spec": {"minReadySeconds": 30}})));
+    running.pass(1).await;
+    server.refusals.store(usize::MAX, Ordering::SeqCst);
+    server.scale(3);
+    // The back-off exceeds five minutes.
+    running.pass(1000).await;
     server.start_pods();
     running.pass(28).await;
     assert_eq!(server.counts(), (2, 2, 0));
