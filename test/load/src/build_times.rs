@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    env, fs, io,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -12,6 +12,8 @@ use kcm_clock::{Clock as _, RealClock};
 use serde::Deserialize;
 use tempfile::TempDir;
 use thiserror::Error;
+
+use crate::measure::program::{ProgramError, failed};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const PAGE: &str = "docs/performance.md";
@@ -31,13 +33,8 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Debug, Error)]
 pub enum TaskError {
     /// A file or program cannot be used.
-    #[error("{what}: {source}")]
-    Io {
-        /// File or program.
-        what: String,
-        /// Cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// The build failed.
     #[error("{0} failed")]
     Build(&'static str),
@@ -63,10 +60,6 @@ struct Unit {
     duration: f64,
 }
 
-fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> TaskError {
-    move |source| TaskError::Io { what: what.into(), source }
-}
-
 /// Builds both commands, and writes their times to `docs/performance.md`.
 ///
 /// # Errors
@@ -78,7 +71,7 @@ pub fn run() -> Result<(), TaskError> {
     let path = Path::new(ROOT).join(PAGE);
     let page = fs::read_to_string(&path).map_err(failed(PAGE))?;
     let page = replaced(&page, &text).ok_or_else(|| TaskError::Content(PAGE.to_owned()))?;
-    fs::write(&path, page).map_err(failed(PAGE))
+    Ok(fs::write(&path, page).map_err(failed(PAGE))?)
 }
 
 fn build(command: &'static str, arguments: &[&str]) -> Result<Times, TaskError> {

@@ -143,12 +143,8 @@ impl Syncer {
 
     /// Requeues the key at the time at which the next pod becomes available.
     fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Requeue {
-        let fallback = u64::try_from(updated.spec.min_ready_seconds).unwrap_or(0);
-        if fallback == 0 || all_available(updated) {
-            return Requeue::Done;
-        }
-        let next = self.next_availability(updated, view, evaluated_at);
-        Requeue::After(next.unwrap_or(Duration::from_secs(fallback)))
+        let Some(fallback) = awaited_time(updated) else { return Requeue::Done };
+        Requeue::After(self.next_availability(updated, view, evaluated_at).unwrap_or(fallback))
     }
 
     /// Returns the time until the next pod becomes available, which no event reports.
@@ -162,18 +158,17 @@ impl Syncer {
         view: &View,
         evaluated_at: Timestamp,
     ) -> Option<Duration> {
-        let min_ready_seconds = updated.spec.min_ready_seconds;
-        if min_ready_seconds <= 0 || all_available(updated) {
-            return None;
-        }
+        awaited_time(updated)?;
         let pods = view.active.iter().map(|pod| &**pod);
-        min_next_pod_availability(pods, min_ready_seconds, evaluated_at, self.clock.now())
+        min_next_pod_availability(pods, updated.spec.min_ready_seconds, evaluated_at, self.clock.now())
     }
 }
 
-/// `true` if all ready pods are available.
-fn all_available(updated: &ReplicaSet) -> bool {
-    updated.status.ready_replicas == updated.status.available_replicas
+/// Returns `minReadySeconds`, if a ready pod is not available yet.
+fn awaited_time(updated: &ReplicaSet) -> Option<Duration> {
+    let seconds = u64::try_from(updated.spec.min_ready_seconds).ok().filter(|seconds| *seconds > 0)?;
+    let all_available = updated.status.ready_replicas == updated.status.available_replicas;
+    (!all_available).then_some(Duration::from_secs(seconds))
 }
 
 /// Adopts and releases pods of one owner.

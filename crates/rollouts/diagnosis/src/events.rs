@@ -30,10 +30,15 @@ pub(crate) struct Event<'a> {
     pub(crate) at: Option<Timestamp>,
 }
 
+/// Time of the last repetition of an event of the API.
+pub fn last_time(event: &Value) -> Option<Timestamp> {
+    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+    times.iter().find_map(|field| time(event, field))
+}
+
 impl<'a> Event<'a> {
     fn new(event: &'a Value) -> Self {
-        let times =
-            ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+        let at = last_time(event);
         let component = match text(event, "/reportingComponent") {
             "" => text(event, "/source/component"),
             component => component,
@@ -45,11 +50,8 @@ impl<'a> Event<'a> {
             component,
             field_path: text(event, "/involvedObject/fieldPath"),
             count: number(event, "/series/count").or_else(|| number(event, "/count")).unwrap_or(1).max(1),
-            first: ["/firstTimestamp", "/eventTime"]
-                .iter()
-                .chain(&times)
-                .find_map(|field| time(event, field)),
-            at: times.iter().find_map(|field| time(event, field)),
+            first: ["/firstTimestamp", "/eventTime"].iter().find_map(|field| time(event, field)).or(at),
+            at,
         }
     }
 

@@ -62,9 +62,9 @@ pub(crate) fn explain(
     Some(refused)
 }
 
-/// Message of the API server in an event of the controller.
-fn refused_write(message: &str) -> &str {
-    let message = message.strip_prefix("(combined from similar events): ").unwrap_or(message);
+/// Message of the API server in the message of an event about a refused creation or deletion of pods.
+pub fn refused_write(message: &str) -> &str {
+    let message = message.strip_prefix("(combined from similar events):").unwrap_or(message).trim();
     let prefixes = ["Error creating: ", "Error deleting: "];
     prefixes.into_iter().find_map(|prefix| message.strip_prefix(prefix)).unwrap_or(message)
 }

@@ -3,6 +3,7 @@
 use kcm_api::{Deployment, PodTemplate, condition_type};
 use kcm_apiserver::Resource;
 use kcm_clock::Timestamp;
+use kcm_rollouts::{last_time, refused_write};
 use serde_json::{Value, json};
 
 use crate::{
@@ -119,11 +120,6 @@ pub(crate) fn standing(snapshot: &Snapshot, after: &Deployment) -> Vec<Refusal> 
     refusals
 }
 
-/// Start of the message of an event that stands for similar ones.
-const AGGREGATED: &str = "(combined from similar events):";
-/// Starts of the messages of the ReplicaSet controller.
-const ERRORS: [&str; 2] = ["Error creating: ", "Error deleting: "];
-
 /// Returns the message of the newest refusal of the requests of `set`.
 ///
 /// The condition `failure` retains the message of the first refusal, although later ones may have another reason. The events
@@ -137,15 +133,7 @@ fn newest_message<'a>(events: &'a [Value], set: &Value, failure: &'a Value) -> &
     let Some(event) = events.iter().filter(is_refusal).max_by_key(|event| last_time(event)) else {
         return text(failure, "/message");
     };
-    let message = text(event, "/message");
-    let message = message.strip_prefix(AGGREGATED).unwrap_or(message).trim();
-    ERRORS.iter().find_map(|prefix| message.strip_prefix(prefix)).unwrap_or(message)
-}
-
-/// Time of the last repetition of an event.
-fn last_time(event: &Value) -> Option<Timestamp> {
-    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
-    times.iter().find_map(|field| time(event, field))
+    refused_write(text(event, "/message"))
 }
 
 /// Template without its metadata.
