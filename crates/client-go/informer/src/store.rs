@@ -61,17 +61,16 @@ impl<'a, K: Object> StoreReadGuard<'a, K> {
 
     /// Returns the objects with `value` in `index`, without copying them. Each step of the iterator takes constant time.
     ///
-    /// Empty if the store has no such index.
+    /// Upstream counterpart: `Indexer.ByIndex`, which returns an error for an unknown index.
     ///
     /// # Panics
     ///
-    /// In debug builds, if the store has no such index.
+    /// If the store has no index of this name. An empty result would be indistinguishable from one without objects.
     pub fn by_index<'s>(
         &'s self,
         index: IndexName,
         value: &str,
     ) -> impl Iterator<Item = &'s Arc<K>> + use<'s, 'a, K> {
-        debug_assert!(self.0.table.has_index(index), "no index named {:?}", index.0);
         self.0.table.by_index(index, value)
     }
 
@@ -134,11 +133,9 @@ impl<K: Object> Store<K> {
 
     /// Returns the objects with `value` in `index`, in time proportional to their number.
     ///
-    /// Empty if the store has no such index.
-    ///
     /// # Panics
     ///
-    /// In debug builds, if the store has no such index.
+    /// If the store has no index of this name, as [`StoreReadGuard::by_index`].
     pub fn by_index(&self, index: IndexName, value: &str) -> Vec<Arc<K>> {
         let state = self.read();
         let mut objects = Vec::with_capacity(state.0.table.index_len(index, value));

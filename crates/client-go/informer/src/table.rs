@@ -42,7 +42,7 @@ impl<K: Object> Table<K> {
     /// Adds the indexes that are missing.
     pub(crate) fn ensure_indexes(&mut self, indexers: &Indexers<K>) {
         for mut index in indexers.build() {
-            if self.has_index(index.name) {
+            if self.indexes.iter().any(|existing| existing.name == index.name) {
                 continue;
             }
             for (id, slot) in self.slots.iter().enumerate() {
@@ -115,31 +115,28 @@ impl<K: Object> Table<K> {
         Some(object)
     }
 
-    pub(crate) fn has_index(&self, name: IndexName) -> bool {
-        self.index(name).is_some()
-    }
-
     pub(crate) fn by_index<'t>(
         &'t self,
         name: IndexName,
         value: &str,
     ) -> impl Iterator<Item = &'t Arc<K>> + use<'t, K> {
-        let bucket = self.index(name).and_then(|index| index.bucket(value));
-        bucket.into_iter().flatten().filter_map(|&id| self.object(id))
+        self.index(name).bucket(value).into_iter().flatten().filter_map(|&id| self.object(id))
     }
 
     pub(crate) fn index_len(&self, name: IndexName, value: &str) -> usize {
-        self.index(name).and_then(|index| index.bucket(value)).map_or(0, BTreeSet::len)
+        self.index(name).bucket(value).map_or(0, BTreeSet::len)
     }
 
     #[cfg(test)]
     pub(crate) fn index_values(&self, name: IndexName) -> Vec<Arc<str>> {
-        self.index(name).map_or_else(Vec::new, |index| index.values().cloned().collect())
+        self.index(name).values().cloned().collect()
     }
 
-    fn index(&self, name: IndexName) -> Option<&Index<K>> {
+    #[expect(clippy::panic, reason = "the name of an index is a constant of the program, not an input")]
+    fn index(&self, name: IndexName) -> &Index<K> {
         // There are few indexes: a scan is faster than hashing.
-        self.indexes.iter().find(|index| index.name == name)
+        let index = self.indexes.iter().find(|index| index.name == name);
+        index.unwrap_or_else(|| panic!("no index named {:?}", name.0))
     }
 
     fn object(&self, id: SlotId) -> Option<&Arc<K>> {
