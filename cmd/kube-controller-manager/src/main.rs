@@ -8,10 +8,12 @@ use std::{error::Error, io::Write, process::ExitCode, sync::Arc};
 
 use kcm_client::ProxyEnvironment;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Command, Options, Placement, RunError, Runtime, logging};
+use kcm_controller_manager::{Command, Options, Placement, Runtime, StartError, logging};
+use kcm_manager::logging::LoggingOptions;
 use tikv_jemallocator::Jemalloc;
 
-mod signals;
+/// Target of the log lines of this crate.
+const TARGET: &str = "kube_controller_manager";
 
 /// See `docs/adr/0013-memory-allocator.md`.
 #[global_allocator]
@@ -38,14 +40,15 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn manage(options: &Options) -> Result<(), RunError> {
+async fn manage(options: &Options) -> Result<(), StartError> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    let log = Some(logging::init(&options.logging, Arc::clone(&clock)));
+    let logging = LoggingOptions { targets: vec![TARGET.to_owned()], ..options.logging.clone() };
+    let log = Some(logging::init(&logging, Arc::clone(&clock)));
     // The name is informational. The identity in the Lease is unique without it.
     let host = hostname::get().map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned());
     let proxy = ProxyEnvironment::read(|name| std::env::var(name).ok());
-    let (shutdown, placement) = (signals::shutdown(), Placement::OwnThreads);
+    let (shutdown, placement) = (kcm_manager::shutdown_signal(), Placement::OwnThreads);
     kcm_controller_manager::run(options, Runtime { clock, random, host, proxy, shutdown, log, placement })
         .await
 }

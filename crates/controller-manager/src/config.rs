@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use kcm_client::{ContentType, RateLimit, Server};
 use kcm_leader_election::{ElectionConfigError, JITTER_FACTOR};
+use kcm_manager::LeaderElectionSettings;
 use thiserror::Error;
 
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     feature_gates::{self, ControllerFeatures, FeatureGates},
     flags::Flags,
     selection::ControllerSelection,
+    version::BINARY,
 };
 
 mod foreign;
@@ -63,48 +65,18 @@ pub struct ManagerConfig {
     pub leader_election: Option<LeaderElectionSettings>,
 }
 
-/// Settings of leader election (`--leader-elect-*`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaderElectionSettings {
-    /// Time that a standby waits after the last observed renewal.
-    pub lease_duration: Duration,
-    /// Time within which the leader must renew the lease.
-    pub renew_deadline: Duration,
-    /// Time between attempts to acquire or renew the lease.
-    pub retry_period: Duration,
-    /// Name of the Lease.
-    pub resource_name: String,
-    /// Namespace of the Lease.
-    pub resource_namespace: String,
-    /// If `true`, the Lease is released when the manager stops.
-    pub release_on_cancel: bool,
+/// Returns `true` if the Lease is that of upstream's manager with default flags.
+fn is_upstreams_lease(settings: &LeaderElectionSettings) -> bool {
+    settings.resource_name == BINARY && settings.resource_namespace == LEASE_NAMESPACE
 }
 
-impl LeaderElectionSettings {
-    /// Settings with upstream's periods and namespace (US-1.5), for the Lease called `resource_name`.
-    ///
-    /// DEVIATION: upstream has a default name. A manager that competes for upstream's Lease by default would stop the
-    /// controllers that are not part of it.
-    pub fn new(resource_name: impl Into<String>) -> Self {
-        Self {
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            resource_name: resource_name.into(),
-            resource_namespace: "kube-system".to_owned(),
-            // DEVIATION: upstream follows the gate `ControllerManagerReleaseLeaderElectionLockOnExit`, which is disabled
-            // by default: the next leader waits until the lease has expired.
-            release_on_cancel: true,
-        }
-    }
-
-    /// Returns `true` if the Lease is that of upstream's manager with default flags.
-    fn is_upstreams_lease(&self) -> bool {
-        self.resource_name == "kube-controller-manager" && self.resource_namespace == "kube-system"
-    }
-}
+/// Namespace of upstream's Lease.
+const LEASE_NAMESPACE: &str = "kube-system";
 
 /// Error if the name of the Lease is missing.
+///
+/// DEVIATION: upstream has a default name. A manager that competes for upstream's Lease by default would stop the
+/// controllers that are not part of it.
 const NO_LEASE_NAME: &str = "--leader-elect-resource-name must be set: either to kube-controller-manager-rs, to run beside \
     upstream's manager, whose flag --controllers=*,-deployment-controller,-replicaset-controller then disables these \
     controllers there; or to kube-controller-manager, to lead in place of upstream's manager, so that no process runs the \
@@ -185,7 +157,7 @@ impl ManagerConfig {
     /// upstream's manager.
     pub fn unserved_controllers(&self) -> Vec<&'static str> {
         match &self.leader_election {
-            Some(settings) if settings.is_upstreams_lease() => self.controllers.unserved(),
+            Some(settings) if is_upstreams_lease(settings) => self.controllers.unserved(),
             _ => Vec::new(),
         }
     }
@@ -281,7 +253,7 @@ fn leader_election(
     if flags.text("leader-elect-resource-namespace").is_empty() {
         diagnostics.error("--leader-elect-resource-namespace must not be empty");
     }
-    let defaults = LeaderElectionSettings::new(resource_name);
+    let defaults = LeaderElectionSettings::new(LEASE_NAMESPACE, resource_name);
     let duration = |name| flags.duration(name).to_std().unwrap_or_default();
     Some(LeaderElectionSettings {
         lease_duration: duration("leader-elect-lease-duration"),

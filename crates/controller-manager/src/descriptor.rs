@@ -2,26 +2,23 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use kcm_api::{Pod, ReplicaSet};
 use kcm_client::ApiClient;
 use kcm_controller_util::ReplicaSetControl;
 use kcm_informer::SharedInformer;
+use kcm_manager::{Context, Runner};
 use kcm_replicaset_controller::{
-    KindConfig, REPLICA_SET, REPLICATION_CONTROLLER, ReplicaSetController, ReplicaSetControllerConfig,
-    ReplicaSetControllerOptions,
+    KindConfig, NoReplicaSetMetrics, REPLICA_SET, REPLICATION_CONTROLLER, ReplicaSetController,
+    ReplicaSetControllerConfig, ReplicaSetControllerOptions, ReplicaSetMetrics,
 };
-use tokio_util::sync::CancellationToken;
 
 use crate::{
+    DebugControllers, Metrics,
     adapters::{ClusterClient, ReplicationControllerClient},
-    context::Context,
-    controller_names, debug,
+    controller_names,
+    debug::{self, SYNC_LOG},
     manager_informers::ManagerInformers,
 };
-
-/// Runs a constructed controller until the token is cancelled.
-pub(crate) type Runner = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// Constructs a controller. Its handlers are registered when this returns.
 pub(crate) type Constructor = Box<dyn FnOnce(&Context) -> Runner + Send + Sync>;
@@ -36,9 +33,9 @@ pub struct ControllerDescriptor {
     pub name: &'static str,
     /// Requests the informers of the controller, and returns its constructor.
     ///
-    /// The constructor gets no access to other informers, so a standby runs and [relists](crate::Standby::lead) exactly
+    /// The constructor gets no access to other informers, so a standby runs and [relists](kcm_manager::Standby::lead) exactly
     /// the informers that the controller uses.
-    pub(crate) prepare: fn(&ManagerInformers) -> Constructor,
+    pub(crate) prepare: fn(&ManagerInformers<'_>) -> Constructor,
 }
 
 /// All controllers, in the order in which they are constructed. Upstream's order is random.
@@ -48,7 +45,7 @@ pub static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor { name: controller_names::REPLICATION_CONTROLLER, prepare: replication_controller },
 ];
 
-fn deployment(informers: &ManagerInformers) -> Constructor {
+fn deployment(informers: &ManagerInformers<'_>) -> Constructor {
     use kcm_deployment_controller::{
         DeploymentController, DeploymentControllerConfig, DeploymentControllerOptions,
     };
@@ -56,6 +53,8 @@ fn deployment(informers: &ManagerInformers) -> Constructor {
     let replica_sets = informers.replica_sets();
     let pods = informers.pods();
     informers.explain_rollouts(&deployments, &replica_sets, &pods);
+    let (debug, workers) = (informers.debug.cloned(), informers.config.concurrent_deployment_syncs);
+    let terminating_replicas = informers.config.features.deployment_replica_set_terminating_replicas;
     Box::new(move |context| {
         let client = context.client(controller_names::DEPLOYMENT);
         let recorder = context.recorder(&client, DeploymentControllerConfig::COMPONENT);
@@ -69,16 +68,16 @@ fn deployment(informers: &ManagerInformers) -> Constructor {
             replica_set_control: client,
             recorder,
             options: DeploymentControllerOptions {
-                terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
-                workers: context.config().concurrent_deployment_syncs,
+                terminating_replicas,
+                workers,
                 queue_metrics: context.queue_metrics(),
                 sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
-                sync_log: context.sync_log(),
+                sync_log: sync_log(debug.as_ref()),
                 ..DeploymentControllerOptions::default()
             },
         });
         let controller = Arc::new(controller);
-        if let Some(debug) = context.debug() {
+        if let Some(debug) = debug {
             let inspected = Arc::clone(&controller);
             debug.add("deployment", move |key| debug::deployment(&inspected.inspect(key)));
         }
@@ -86,40 +85,51 @@ fn deployment(informers: &ManagerInformers) -> Constructor {
     })
 }
 
-fn replica_set(informers: &ManagerInformers) -> Constructor {
+fn replica_set(informers: &ManagerInformers<'_>) -> Constructor {
     let pods = informers.pods();
-    let replica_sets = informers.replica_sets();
+    let owners = informers.replica_sets();
+    let features = &informers.config.features;
+    let kind_config = KindConfig {
+        terminating_replicas: features.deployment_replica_set_terminating_replicas,
+        reads_own_writes: features.stale_controller_consistency_replica_set,
+        pod_deletion_cost: features.pod_deletion_cost,
+        ..REPLICA_SET
+    };
+    let workers = informers.config.concurrent_replica_set_syncs;
+    let (metrics, debug) = (replica_set_metrics(informers.metrics), informers.debug.cloned());
     Box::new(move |context| {
         let client = context.client(controller_names::REPLICA_SET);
         let control = Arc::new(ClusterClient::new(&client));
-        let features = &context.config().features;
-        let kind_config = KindConfig {
-            terminating_replicas: features.deployment_replica_set_terminating_replicas,
-            reads_own_writes: features.stale_controller_consistency_replica_set,
-            pod_deletion_cost: features.pod_deletion_cost,
-            ..REPLICA_SET
-        };
-        let workers = context.config().concurrent_replica_set_syncs;
         let name = controller_names::REPLICA_SET;
-        PodOwners { name, kind_config, workers, pods, owners: replica_sets, control }
+        PodOwners { name, kind_config, workers, pods, owners, control, metrics, debug }
             .construct(context, &client)
     })
 }
 
 /// The ReplicaSet controller for ReplicationControllers (US-5.11).
-fn replication_controller(informers: &ManagerInformers) -> Constructor {
+fn replication_controller(informers: &ManagerInformers<'_>) -> Constructor {
     let pods = informers.pods();
-    let replication_controllers = informers.replication_controllers();
+    let owners = informers.replication_controllers();
+    let pod_deletion_cost = informers.config.features.pod_deletion_cost;
+    let kind_config = KindConfig { pod_deletion_cost, ..REPLICATION_CONTROLLER };
+    let workers = informers.config.concurrent_replication_controller_syncs;
+    let (metrics, debug) = (replica_set_metrics(informers.metrics), informers.debug.cloned());
     Box::new(move |context| {
         let client = context.client("replication-controller");
         let control = Arc::new(ReplicationControllerClient::new(&client));
-        let pod_deletion_cost = context.config().features.pod_deletion_cost;
-        let kind_config = KindConfig { pod_deletion_cost, ..REPLICATION_CONTROLLER };
-        let workers = context.config().concurrent_replication_controller_syncs;
         let name = controller_names::REPLICATION_CONTROLLER;
-        PodOwners { name, kind_config, workers, pods, owners: replication_controllers, control }
+        PodOwners { name, kind_config, workers, pods, owners, control, metrics, debug }
             .construct(context, &client)
     })
+}
+
+/// Maximum number of recorded last syncs per controller, one per key.
+fn sync_log(debug: Option<&DebugControllers>) -> usize {
+    if debug.is_some() { SYNC_LOG } else { 0 }
+}
+
+fn replica_set_metrics(metrics: Option<&Metrics>) -> Arc<dyn ReplicaSetMetrics> {
+    metrics.map_or_else(|| Arc::new(NoReplicaSetMetrics) as _, Metrics::replica_sets)
 }
 
 /// Kind whose objects own pods, for the ReplicaSet controller.
@@ -131,12 +141,14 @@ struct PodOwners {
     pods: SharedInformer<Pod>,
     owners: SharedInformer<ReplicaSet>,
     control: Arc<dyn ReplicaSetControl>,
+    metrics: Arc<dyn ReplicaSetMetrics>,
+    debug: Option<DebugControllers>,
 }
 
 impl PodOwners {
     /// Constructs the controller of the kind, whose requests use `client`.
     fn construct(self, context: &Context, client: &ApiClient) -> Runner {
-        let Self { name, kind_config, workers, pods, owners, control } = self;
+        let Self { name, kind_config, workers, pods, owners, control, metrics, debug } = self;
         let controller = Arc::new(ReplicaSetController::new(ReplicaSetControllerConfig {
             clock: context.clock(),
             random: context.random(),
@@ -148,14 +160,14 @@ impl PodOwners {
             options: ReplicaSetControllerOptions {
                 kind_config,
                 workers,
-                metrics: context.replica_set_metrics(),
+                metrics,
                 queue_metrics: context.queue_metrics(),
                 sync_metrics: context.sync_metrics(name),
-                sync_log: context.sync_log(),
+                sync_log: sync_log(debug.as_ref()),
                 ..ReplicaSetControllerOptions::default()
             },
         }));
-        if let Some(debug) = context.debug() {
+        if let Some(debug) = debug {
             let inspected = Arc::clone(&controller);
             let is_replica_set = name == controller_names::REPLICA_SET;
             let kind = if is_replica_set { "replicaset" } else { "replicationcontroller" };

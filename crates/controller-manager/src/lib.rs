@@ -10,19 +10,16 @@
 //! | validated configuration, and `/configz` | `config.rs`, `configz.rs` |
 //! | list of controllers | `descriptor.rs` |
 //! | adapters between clients and controllers | `adapters/` |
-//! | shared clients, event recorders and informers | `context.rs`, `manager_informers.rs`, `informers.rs` |
-//! | start and stop controllers | `controllers.rs` |
-//! | leader election | `election.rs` |
-//! | lifecycle of a manager | `manager.rs` |
-//! | threads of a manager | `placement.rs` |
-//! | metrics of queues, informers, clients and controllers | `metrics/` |
-//! | readiness check, and health check of the controllers' thread | `readiness.rs`, `liveness.rs` |
+//! | shared informers | `manager_informers.rs` |
+//! | a manager with the controllers | `controllers.rs`, `dependencies.rs` |
+//! | metrics of the controllers | `metrics/` |
 //! | routes of the secure port | `serving.rs` |
 //! | startup of the process | `run.rs` |
-//! | log lines in klog's format | `logging.rs` |
 //!
-//! Programs can embed the controllers without flags and files: [`Controllers::start`] requires clients,
-//! [`Controllers::in_process`] an API server in the same process, and [`Manager`] adds leader election.
+//! The lifecycle of the process, with leader election, is that of any [`kcm_manager::Manager`].
+//!
+//! Programs can embed the controllers without flags and files: [`start`] requires clients, [`start_in_process`] an API
+//! server in the same process, and [`manager`] adds leader election.
 //!
 //! Not part of this crate: the logic of controllers, HTTP, signals and exit codes.
 
@@ -33,45 +30,36 @@ mod aggregate;
 mod command;
 mod config;
 mod configz;
-mod context;
 mod controller_names;
 mod controllers;
 mod debug;
+mod dependencies;
 mod descriptor;
-mod election;
-mod error;
 mod feature_gates;
 mod flags;
 mod go_syntax;
-mod informers;
-mod liveness;
-pub mod logging;
-mod manager;
 mod manager_informers;
 mod metrics;
-mod placement;
-mod readiness;
 mod run;
 mod selection;
 mod serving;
-mod tasks;
 mod version;
 
 pub use command::{Command, CommandError, Options};
-pub use config::{LeaderElectionSettings, ManagerConfig, OptionsError};
+pub use config::{ManagerConfig, OptionsError};
 pub use configz::{CONFIGZ_NAME, configz};
-pub use context::Dependencies;
-pub use controllers::{ControllerError, Controllers, Standby};
+pub use controllers::{manager, start, start_in_process};
 pub use debug::DebugControllers;
+pub use dependencies::Dependencies;
 pub use descriptor::{CONTROLLERS, ControllerDescriptor};
-pub use error::RunError;
 pub use feature_gates::{ControllerFeatures, FeatureGates};
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
-pub use manager::Manager;
+/// Parts of every manager.
+pub use kcm_manager::{
+    ControllerError, Controllers, InformerSync, LeaderElectionSettings, Placement, RunError, logging,
+};
 pub use metrics::{CacheSize, Metrics};
-pub use placement::Placement;
-pub use readiness::InformerSync;
-pub use run::{Runtime, run};
+pub use run::{Runtime, StartError, run};
 pub use selection::{ControllerSelection, UnknownControllers};
 pub use version::{KUBERNETES_VERSION, VERSION, user_agent};
 

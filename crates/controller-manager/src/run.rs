@@ -1,25 +1,18 @@
 //! Startup of the process: clients, metrics, the secure port, then the manager.
 
-use std::{future::pending, sync::Arc};
+use std::sync::Arc;
 
-use kcm_client::{ClientFactory, ClientOptions, ProxyEnvironment, Server};
+use kcm_client::{ClientConfigError, ClientFactory, ClientOptions, ProxyEnvironment, Server};
 use kcm_clock::{Clock, Random};
+use kcm_manager::{INFORMER_SYNC, InformerSync, Placement, Port, RunError, logging};
 use kcm_metrics::BuildInfo;
-use tokio::sync::oneshot;
+use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    DebugControllers, KUBERNETES_VERSION, Metrics, Options, Placement, RunError, VERSION,
-    context::Dependencies,
-    logging,
-    manager::Manager,
-    readiness::{INFORMER_SYNC, InformerSync},
-    serving, user_agent,
-    version::BINARY,
+    DebugControllers, Dependencies, KUBERNETES_VERSION, Metrics, Options, VERSION, manager, serving,
+    user_agent, version::BINARY,
 };
-
-/// Name of the thread of the secure port.
-const PORT_THREAD: &str = "secure-port";
 
 /// Namespace of the controllers' service accounts.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
@@ -43,6 +36,18 @@ pub struct Runtime {
     pub placement: Placement,
 }
 
+/// Reason why the manager did not start, or exited. Each message is one line.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No API server is configured, and the process does not run in a pod.
+    #[error("no API server configured: set --kubeconfig or --master, or run inside a cluster: {0}")]
+    NotInCluster(ClientConfigError),
+    /// The manager did not start, or exited.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
 /// Runs the manager until `runtime.shutdown` is cancelled.
 ///
 /// The secure port is served during the whole run, so that a standby responds to probes and scrapes.
@@ -51,16 +56,16 @@ pub struct Runtime {
 ///
 /// # Errors
 ///
-/// If no API server is configured, the port cannot be served, or [`Manager::run`] fails.
+/// If no API server is configured, the port cannot be served, or [`Manager::run`](kcm_manager::Manager::run) fails.
 ///
 /// # Panics
 ///
 /// Outside of a Tokio runtime.
-pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
+pub async fn run(options: &Options, runtime: Runtime) -> Result<(), StartError> {
     options.log_flags();
     let Runtime { clock, random, host, proxy, shutdown, log, placement } = runtime;
     let build = BuildInfo { version: VERSION.to_owned(), ..BuildInfo::default() };
-    let metrics = Metrics::new(&options.metrics, Arc::clone(&clock), &build)?;
+    let metrics = Metrics::new(&options.metrics, Arc::clone(&clock), &build).map_err(RunError::from)?;
     metrics.features(options.features.all());
     let client_options = ClientOptions {
         metrics: metrics.clients(),
@@ -70,27 +75,20 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
     };
     let clients = connect(options, &client_options).await?;
     tracing::info!(version = VERSION, kubernetes = KUBERNETES_VERSION, server = clients.server(), "Starting");
-    let (health, readiness) = (serving::health(&metrics), serving::health(&metrics));
+    let (health, readiness) = (Port::health(&metrics), Port::health(&metrics));
     let informer_sync = InformerSync::default();
     let caches = informer_sync.clone();
     readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
     let debug = options.profiling.then(DebugControllers::default);
-    let (bound, is_bound) = oneshot::channel();
-    // Dropping the future stops the server.
-    let mut port = if options.serving.secure_port == 0 {
-        drop(bound);
-        Box::pin(pending())
-    } else {
-        let routes = serving::routes(options, &metrics, &health, &readiness, log, debug.as_ref(), &clock);
-        let port = serving::serve(options, routes, client_options, bound);
-        placement.start(PORT_THREAD, port).map_err(|cause| RunError::Thread { name: PORT_THREAD, cause })?
-    };
-    tokio::select! {
-        biased;
-        Err(error) = &mut port => return Err(error.into()),
-        // An error means that the port is not served.
-        _ = is_bound => {}
-    }
+    let routes = serving::routes(serving::RouteInputs {
+        options,
+        metrics: &metrics,
+        health: &health,
+        readiness: &readiness,
+        log,
+        debug: debug.as_ref(),
+        clock: &clock,
+    });
     let dependencies = Dependencies {
         metrics: Some(metrics),
         informer_sync,
@@ -98,21 +96,28 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
         placement,
         ..Dependencies::new(&clients, &clock, &random)
     };
-    let manager = Manager::new(options.manager.clone(), dependencies, host).with_health(health);
-    tokio::select! {
-        biased;
-        Err(error) = port => Err(error.into()),
-        outcome = manager.run(shutdown) => outcome,
-    }
+    let manager = manager(&options.manager, dependencies, host).map_err(RunError::from)?.with_health(health);
+    let manager = match options.serving.secure_port {
+        0 => manager,
+        _ => manager.with_port(Port {
+            name: BINARY,
+            serving: options.serving.clone(),
+            authentication: options.authentication.clone(),
+            authorization: options.authorization.clone(),
+            client: client_options,
+            routes,
+        }),
+    };
+    Ok(manager.run(shutdown).await?)
 }
 
 /// Connects to the API server.
-async fn connect(options: &Options, client_options: &ClientOptions) -> Result<ClientFactory, RunError> {
+async fn connect(options: &Options, client_options: &ClientOptions) -> Result<ClientFactory, StartError> {
     let clients = ClientFactory::connect(options.server.clone(), client_options.clone()).await;
     let clients = clients.map_err(|error| match options.server {
-        Server::InCluster => RunError::NotInCluster(error),
+        Server::InCluster => StartError::NotInCluster(error),
         Server::Kubeconfig { .. } | Server::KubeconfigFiles { .. } | Server::Master(_) => {
-            RunError::Connect(error)
+            RunError::Connect(error).into()
         }
     })?;
     if !options.service_account_credentials {
@@ -120,5 +125,5 @@ async fn connect(options: &Options, client_options: &ClientOptions) -> Result<Cl
     }
     // Tokens are requested with the manager's own credentials, as upstream.
     let client = clients.client(BINARY, options.manager.rate_limit);
-    clients.with_service_accounts(SERVICE_ACCOUNT_NAMESPACE, client).await.map_err(RunError::Connect)
+    Ok(clients.with_service_accounts(SERVICE_ACCOUNT_NAMESPACE, client).await.map_err(RunError::Connect)?)
 }

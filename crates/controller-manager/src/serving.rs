@@ -1,80 +1,37 @@
 //! Routes of the secure port (US-1.7).
 
-use std::{convert::Infallible, future::pending, sync::Arc};
+use std::sync::Arc;
 
-use kcm_client::ClientOptions;
 use kcm_clock::Clock;
-use kcm_metrics::HealthStatus;
-use kcm_serving::{
-    Access, HeaderName, HeaderValue, HealthChecks, HealthMetrics, Response, Routes, SecureServer,
-    ServingError, StatuszInfo, configz, debug_flags, flagz, handler, profiling, statusz,
-};
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use kcm_manager::{Port, logging::Handle};
+use kcm_serving::{HealthChecks, Routes, StatuszInfo, configz, debug_flags, flagz, profiling, statusz};
 
 use crate::{
     DebugControllers, KUBERNETES_VERSION, ManagerConfig, Metrics, Options,
     configz::{CONFIGZ_NAME, configz as configuration},
     debug,
-    logging::Handle,
     version::BINARY,
 };
 
-/// Health checks that record their outcomes in `metrics`.
-pub(crate) fn health(metrics: &Metrics) -> HealthChecks {
-    HealthChecks::with_metrics(Arc::new(HealthCheckMetrics(metrics.clone())))
-}
-
-/// Records `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
-struct HealthCheckMetrics(Metrics);
-
-impl HealthMetrics for HealthCheckMetrics {
-    fn checked(&self, name: &str, page: &str, is_healthy: bool) {
-        let status = if is_healthy { HealthStatus::Success } else { HealthStatus::Error };
-        self.0.health_check(name, page, status);
-    }
-}
-
-/// Serves the secure port. Sends on `bound` when it does, and returns only errors.
-///
-/// # Errors
-///
-/// If the port is in use, a file cannot be read, or the authenticating API server cannot be reached.
-pub(crate) fn serve(
-    options: &Options,
-    routes: Routes,
-    client: ClientOptions,
-    bound: oneshot::Sender<()>,
-) -> impl Future<Output = Result<Infallible, ServingError>> + Send + 'static {
-    let (serving, authentication, authorization) =
-        (options.serving.clone(), options.authentication.clone(), options.authorization.clone());
-    async move {
-        let access = Access::connect(&authentication, &authorization, &client).await?;
-        let server = SecureServer::bind(&serving, BINARY, access, routes, client.clock).await?;
-        // The receiver is dropped if the process ends.
-        let _ = bound.send(());
-        server.run(CancellationToken::new()).await;
-        // Not reached, because the token is not cancelled.
-        pending().await
-    }
+/// Inputs of [`routes`].
+pub(crate) struct RouteInputs<'a> {
+    pub options: &'a Options,
+    pub metrics: &'a Metrics,
+    /// Checks of `/healthz`.
+    pub health: &'a HealthChecks,
+    /// Checks of `/readyz`.
+    pub readiness: &'a HealthChecks,
+    /// Handle that `/debug/flags/v` changes the log verbosity with.
+    pub log: Option<Handle>,
+    /// Controllers of the debug pages, or `None` without `--profiling`.
+    pub debug: Option<&'a DebugControllers>,
+    pub clock: &'a Arc<dyn Clock>,
 }
 
 /// Routes of the secure port.
-pub(crate) fn routes(
-    options: &Options,
-    metrics: &Metrics,
-    health: &HealthChecks,
-    readiness: &HealthChecks,
-    log: Option<Handle>,
-    debug: Option<&DebugControllers>,
-    clock: &Arc<dyn Clock>,
-) -> Routes {
-    let (all, slis) = (metrics.clone(), metrics.clone());
-    let mut routes = Routes::new()
-        .health("/healthz", health)
-        .health("/readyz", readiness)
-        .exact("/metrics", handler(move |_| exposition(&all, all.text())))
-        .exact("/metrics/slis", handler(move |_| exposition(&slis, slis.slis_text())))
+pub(crate) fn routes(inputs: RouteInputs<'_>) -> Routes {
+    let RouteInputs { options, metrics, health, readiness, log, debug, clock } = inputs;
+    let mut routes = Port::add_routes(Routes::new(), metrics, health, readiness)
         .exact("/configz", configz(CONFIGZ_NAME, &configuration(options)));
     if options.features.is_enabled("ComponentFlagz") {
         routes = routes.exact("/flagz", flagz(BINARY, options.flags.flagz()));
@@ -117,17 +74,6 @@ fn notices(config: &ManagerConfig) -> Vec<String> {
     vec![format!("no process runs these controllers while this process leads: {}", unserved.join(" "))]
 }
 
-fn exposition(metrics: &Metrics, text: String) -> Response {
-    let response = Response::of_type(kcm_metrics::CONTENT_TYPE, text);
-    match metrics.process_start() {
-        Some(start) => {
-            let name = HeaderName::from_static(Metrics::PROCESS_START_HEADER);
-            response.with(name, HeaderValue::from(start as i64))
-        }
-        None => response,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,7 +82,7 @@ mod tests {
     #[test]
     fn upstreams_lease_is_a_notice() {
         let with_lease = |name| ManagerConfig {
-            leader_election: Some(LeaderElectionSettings::new(name)),
+            leader_election: Some(LeaderElectionSettings::new("kube-system", name)),
             ..ManagerConfig::default()
         };
         assert!(notices(&with_lease("kube-controller-manager-rs")).is_empty());

@@ -6,8 +6,8 @@
 //! | `plan.rs` | decisions: pure functions from the cached objects to operations and status |
 //! | `dns.rs` | the DNS provider as a trait, and a fake |
 //! | `controller.rs` | performs the operations |
-//! | `operator.rs` | informers, controller and leader election |
-//! | `main.rs` | program: API server, secure port, signals |
+//! | `operator.rs` | informers and controller |
+//! | `main.rs` | program |
 //!
 //! `docs/tutorial.md` builds it step by step.
 

@@ -17,17 +17,17 @@ use kcm_client::{
     Api, ApiClient, ApiResource, ClientFactory, ClientOptions, DeleteOptions, ListParams, Patch, RateLimit,
     Request, Server, UserAgent,
 };
-use kcm_clock::{Clock, RealClock, SeededRandom, SimulatedClock, Timestamp};
-use kcm_controller_manager::Metrics;
-use kcm_metrics::{BuildInfo, MetricsOptions};
+use kcm_clock::{Clock, Random, RealClock, SeededRandom, SimulatedClock, Timestamp};
+use kcm_manager::{Dependencies, InformerSync, LeaderElectionSettings, Manager, Settings};
 use kcm_stories::external::{Authorization, ControlPlane};
 use kube_core::{CustomResourceExt, DynamicObject, ResourceExt, TypeMeta};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 use website_operator::{
+    controller::NAME,
     dns::FakeDns,
-    operator::{Dependencies, Operator},
+    operator,
     website::{Website, WebsiteSpec},
 };
 
@@ -65,19 +65,21 @@ impl TestEnv {
         env
     }
 
-    fn operator(&self) -> Operator {
-        let metrics =
-            Metrics::new(&MetricsOptions::default(), Arc::clone(&self.clock), &BuildInfo::default()).unwrap();
-        Operator::new(Dependencies {
-            clients: self.clients.clone(),
-            dns: Arc::clone(&self.dns) as _,
-            clock: Arc::clone(&self.clock),
-            random: Arc::new(SeededRandom::new(1)),
-            metrics: Arc::new(metrics),
-            namespace: "website-operator".to_owned(),
-            host: "host".to_owned(),
-        })
-        .unwrap()
+    fn operator(&self) -> Manager {
+        self.operator_with(InformerSync::default())
+    }
+
+    fn operator_with(&self, informer_sync: InformerSync) -> Manager {
+        let settings = Settings {
+            leader_election: Some(LeaderElectionSettings::new("website-operator", NAME)),
+            ..Settings::new(NAME)
+        };
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+        let dependencies =
+            Dependencies { informer_sync, ..Dependencies::new(&self.clients, &self.clock, &random) };
+        let mut manager = Manager::new(settings, dependencies).unwrap();
+        operator::add_to(&mut manager, Arc::clone(&self.dns) as _);
+        manager
     }
 
     /// Waits until `reached`.
@@ -220,7 +222,7 @@ async fn lifecycle_on_the_embedded_server() {
     let operator = tokio::spawn(env.operator().run(stop.clone()));
     env.lifecycle().await;
     stop.cancel();
-    operator.await.unwrap();
+    operator.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +240,7 @@ async fn settled_website_is_not_written() {
     // Only the Lease is renewed, every 2 s.
     assert!(server.revision() - revision <= 1805, "{} writes in an hour", server.revision() - revision);
     stop.cancel();
-    operator.await.unwrap();
+    operator.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,18 +249,16 @@ async fn standby_takes_over() {
     let (stop, stop_standby) = (CancellationToken::new(), CancellationToken::new());
     let leader = tokio::spawn(env.operator().run(stop.clone()));
     env.clock.sleep(Duration::from_secs(1)).await;
-    let standby = env.operator();
-    let (health, election) = (standby.health(), standby.election());
-    let standby = tokio::spawn(standby.run(stop_standby.clone()));
-    env.eventually("the standby has caches", async || health.synced().is_ok()).await;
+    let caches = InformerSync::default();
+    let standby = tokio::spawn(env.operator_with(caches.clone()).run(stop_standby.clone()));
+    env.eventually("the standby has caches", async || caches.check().is_ok()).await;
     stop.cancel();
-    leader.await.unwrap();
+    leader.await.unwrap().unwrap();
     let spec = WebsiteSpec { host: "shop.example.org".to_owned(), image: "nginx:1".to_owned(), replicas: 1 };
     env.websites.create(&Website::new("web", spec)).await.unwrap();
     env.reaches("the standby reconciles", |website| is_observed(website, 1)).await;
-    assert!(election.check(Duration::ZERO).is_ok());
     stop_standby.cancel();
-    standby.await.unwrap();
+    standby.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -289,12 +289,12 @@ async fn lifecycle_on_kube_apiserver() {
     let operator = tokio::spawn(env.operator().run(stop.clone()));
     env.lifecycle().await;
     stop.cancel();
-    operator.await.unwrap();
+    operator.await.unwrap().unwrap();
 
     // The program, with a secure port.
     let address = kcm_testkit::unused_address();
     let _program = Command::new(env!("CARGO_BIN_EXE_website-operator"))
-        .arg(&kubeconfig)
+        .env("KUBECONFIG", &kubeconfig)
         .env("PORT", address.port().to_string())
         .env("POD_NAMESPACE", "website-operator")
         .stderr(Stdio::null())

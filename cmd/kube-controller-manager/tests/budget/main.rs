@@ -18,7 +18,7 @@ use cluster::Cluster;
 use costs::{Connection, Cost, Costs, Meter};
 use kcm_client::{ClientFactory, ClientMetrics, ClientOptions, ContentType, RateLimit, UserAgent};
 use kcm_clock::{Random, SeededRandom};
-use kcm_controller_manager::{Dependencies, Manager, ManagerConfig, RunError};
+use kcm_controller_manager::{Dependencies, ManagerConfig, RunError};
 use scope::{Allocations, counted, end_section, uncounted_future};
 use serde_json::json;
 use tokio::{
@@ -84,8 +84,11 @@ impl World {
             ..ManagerConfig::default()
         };
         let shutdown = CancellationToken::new();
-        let manager =
-            tokio::spawn(Manager::new(config, dependencies, "manager-budget").run(shutdown.clone()));
+        let manager = tokio::spawn(
+            kcm_controller_manager::manager(&config, dependencies, "manager-budget")
+                .unwrap()
+                .run(shutdown.clone()),
+        );
         Self { cluster, meter, shutdown, manager }
     }
 

@@ -16,6 +16,8 @@
 //!   `kube`, it accepts every type of kube-rs: types of `k8s-openapi`, types that derive `CustomResource`,
 //!   `DynamicObject` and `PartialObjectMeta`.
 //! * [`ClientFactory::gated`]: clients that write only while their process leads.
+//! * `EventClient`: the sink of an event broadcaster, with the feature `events`.
+//! * `LeaseClient`: the lock of a leader election, with the feature `leader-election`.
 //!
 //! If one object of a list or watch cannot be decoded, it is reported by name, and the others are not affected.
 //!
@@ -56,9 +58,13 @@ mod ca_bundle;
 mod causes;
 mod decode;
 pub mod der;
+#[cfg(feature = "events")]
+mod event_sink;
 mod factory;
 mod failure;
 mod frames;
+#[cfg(feature = "leader-election")]
+mod lease_lock;
 mod limiter;
 mod lines;
 mod list;
@@ -80,10 +86,14 @@ pub use api::{
 pub use api_client::ApiClient;
 pub use ca_bundle::{CaBundle, Validity};
 pub use decode::Decode;
+#[cfg(feature = "events")]
+pub use event_sink::EventClient;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
 pub use kcm_api::{ApiError, ObjectKey, ProtobufError};
 pub use kcm_informer::{List, ListOptions, ListSink, ListWatch, Undecodable, WatchEvent, WatchOptions};
 pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
+#[cfg(feature = "leader-election")]
+pub use lease_lock::LeaseClient;
 pub use limiter::{RateLimit, RateLimiter};
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
 pub use request::{ContentType, Idempotency, Request};

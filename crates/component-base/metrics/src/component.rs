@@ -1,6 +1,6 @@
 //! Metrics about the component and about its metrics.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use crate::{
     BuildInfo, Counter, Family, Gauge, MetricsOptions, Registry, Spec,
@@ -110,12 +110,16 @@ impl ComponentMetrics {
         self.features.with([name, stage]).set(if enabled { 1.0 } else { 0.0 });
     }
 
-    /// Counts the metrics that are registered now in `registered_metrics_total`. Call it once.
+    /// Sets `registered_metrics_total` to the number of metrics that are registered now.
     pub fn count_registered(&self, registry: &Registry) {
+        let mut totals = BTreeMap::<_, u32>::new();
         for definition in registry.definitions() {
             if definition.stability != Unmarked {
-                self.registered.with(["", definition.stability.as_str()]).inc();
+                *totals.entry(definition.stability.as_str()).or_default() += 1;
             }
+        }
+        for (stability, total) in totals {
+            self.registered.with(["", stability]).set_total(f64::from(total));
         }
     }
 }

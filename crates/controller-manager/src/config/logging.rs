@@ -46,6 +46,7 @@ pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Dia
             LogFormat::Text => "log-text-split-stream",
             LogFormat::Json => "log-json-split-stream",
         }),
+        targets: Vec::new(),
     }
 }
 

@@ -29,7 +29,7 @@ fn run(line: &str) -> Box<Options> {
 #[test]
 fn only_the_name_of_the_lease_is_required() {
     let elects = ManagerConfig {
-        leader_election: Some(LeaderElectionSettings::new("lease")),
+        leader_election: Some(LeaderElectionSettings::new("kube-system", "lease")),
         ..ManagerConfig::default()
     };
     let run_without = run("");
@@ -134,6 +134,7 @@ fn flags_set_metrics_and_logging_options() {
         verbosity: 4,
         vmodule: vec![ModuleVerbosity { pattern: "run*".to_owned(), verbosity: 9 }],
         split_streams: true,
+        targets: Vec::new(),
     };
     assert_eq!(logging, expected);
     assert_eq!(

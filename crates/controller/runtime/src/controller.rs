@@ -115,6 +115,11 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
+    /// Returns the name.
+    pub fn name(&self) -> &'static str {
+        self.shared.name
+    }
+
     /// Returns the queue. Keys can be added from any source of events.
     pub fn queue(&self) -> Queue {
         self.shared.queue.clone()

@@ -13,7 +13,7 @@ use kcm_apiserver::{
 };
 use kcm_client::{ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
-use kcm_controller_manager::{Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig};
+use kcm_controller_manager::{Dependencies, KUBERNETES_VERSION, ManagerConfig};
 use kcm_deployment_util::{annotations::REVISION, rollout};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
@@ -230,7 +230,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
     let clients = ClientFactory::in_process(server.service(), options);
     let dependencies = Dependencies::new(&clients, &clock, &random);
-    let _controllers = Controllers::start_in(&ManagerConfig::default(), dependencies);
+    let _controllers = kcm_controller_manager::start(&ManagerConfig::default(), dependencies);
 
     clock.sleep(WARM_UP).await;
     let (changed_at, started) = (clock.now(), clock.monotonic());

@@ -7,7 +7,7 @@ use std::{error::Error, sync::Arc};
 
 use kcm_apiserver::{ApiServer, Resource, WatchEvent, WatchStart, WriteOptions};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Controllers, ManagerConfig};
+use kcm_controller_manager::ManagerConfig;
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let stop = stop.clone();
         async move { sandbox.run(stop).await }
     });
-    let controllers = Controllers::in_process(&ManagerConfig::default(), server.service(), &clock, &random);
+    let controllers = kcm_controller_manager::start_in_process(
+        &ManagerConfig::default(),
+        server.service(),
+        &clock,
+        &random,
+    );
 
     let web = json!({
         "metadata": { "name": "web" },

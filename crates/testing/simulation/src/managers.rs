@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, SeededRandom};
 use kcm_controller_manager::{
-    ControllerFeatures, ControllerSelection, Dependencies, LeaderElectionSettings, Manager, ManagerConfig,
+    ControllerFeatures, ControllerSelection, Dependencies, LeaderElectionSettings, ManagerConfig, RunError,
     UnknownControllers, user_agent,
 };
 use parking_lot::Mutex;
@@ -69,7 +69,7 @@ impl ManagerGroup {
                 lease_duration: lease,
                 renew_deadline: lease * 2 / 3,
                 retry_period: lease * 2 / 15,
-                ..LeaderElectionSettings::new("kube-controller-manager-rs")
+                ..LeaderElectionSettings::new("kube-system", "kube-controller-manager-rs")
             }),
             features: ControllerFeatures {
                 deployment_replica_set_terminating_replicas: settings.terminating_replicas,
@@ -121,11 +121,14 @@ impl ManagerGroup {
             ..Dependencies::new(&clients, &clock, &random)
         };
         let shutdown = CancellationToken::new();
-        let run =
-            Manager::new(self.config.clone(), dependencies, format!("m{manager}")).run(shutdown.clone());
+        let (config, stop) = (self.config.clone(), shutdown.clone());
+        let run = async move {
+            let manager = kcm_controller_manager::manager(&config, dependencies, format!("m{manager}"))?;
+            manager.run(stop).await
+        };
         let (managers_of_cluster, own) = (Arc::clone(self), Arc::clone(&process));
         let task = tokio::spawn(async move {
-            let outcome = run.await;
+            let outcome: Result<(), RunError> = run.await;
             if let (Err(error), Some(network)) = (&outcome, managers_of_cluster.network.get()) {
                 network.judge.note(&format!("{own:?} exits: {error}"));
             }

@@ -47,7 +47,7 @@ fn start_controllers(test: &TestServer) -> Controllers {
         rate_limit: RateLimit::UNLIMITED,
         ..ManagerConfig::default()
     };
-    Controllers::in_process(&config, test.server.service(), &test.clock, &test.random)
+    kcm_controller_manager::start_in_process(&config, test.server.service(), &test.clock, &test.random)
 }
 
 #[tokio::test(start_paused = true)]

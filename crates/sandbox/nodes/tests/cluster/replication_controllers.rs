@@ -34,7 +34,8 @@ impl Cluster {
             ..ManagerConfig::default()
         };
         let TestServer { server, clock, random } = test;
-        let controllers = Controllers::in_process(&config, server.service(), &clock, &random);
+        let controllers =
+            kcm_controller_manager::start_in_process(&config, server.service(), &clock, &random);
         Self { server, clock, _controllers: controllers, _sandbox: sandbox }
     }
 

@@ -56,7 +56,8 @@ impl Cluster {
         // The previous controllers are stopped first.
         self.controllers = None;
         let Self { server, clock, random, .. } = self;
-        self.controllers = Some(Controllers::in_process(&config, server.service(), clock, random));
+        self.controllers =
+            Some(kcm_controller_manager::start_in_process(&config, server.service(), clock, random));
     }
 
     /// Advances the clock.

@@ -1,0 +1,5 @@
+//! The manager as a program, its manifests, and two managers with one lease.
+
+mod binary;
+mod deploy;
+mod takeover;

@@ -1,0 +1,5 @@
+//! The plugin as a program.
+
+mod command_line;
+mod plugin;
+mod preview;

@@ -1,0 +1,148 @@
+//! A program with a manager, such as an operator: from its environment to its end.
+
+use std::{env, path::PathBuf, sync::Arc};
+
+use kcm_client::{ClientFactory, ClientOptions, ProxyEnvironment, Server, UserAgent};
+use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use kcm_metrics::{BuildInfo, MetricsOptions};
+use kcm_serving::{AuthenticationOptions, AuthorizationOptions, Routes, ServingOptions};
+
+use crate::{
+    Dependencies, INFORMER_SYNC, InformerSync, LeaderElectionSettings, Manager, Metrics, Placement, Port,
+    RunError, Settings,
+    logging::{self, LoggingOptions},
+    shutdown_signal,
+};
+
+/// Port of an operator, if `PORT` does not name another one.
+const SECURE_PORT: u16 = 8443;
+
+/// Options of a program with a manager.
+#[derive(Debug, Clone)]
+pub struct ProgramOptions {
+    /// Version of the program, such as `v1.0.0`, for its user agent.
+    pub version: String,
+    /// API server.
+    pub server: Server,
+    /// Log lines. `None` leaves the global subscriber to the program.
+    pub logging: Option<LoggingOptions>,
+    /// Metrics.
+    pub metrics: MetricsOptions,
+    /// Secure port with `/healthz`, `/readyz`, `/metrics` and `routes`. Requests are authenticated by the API server.
+    /// Port 0 disables it.
+    pub serving: ServingOptions,
+    /// Further routes of the secure port.
+    pub routes: Routes,
+    /// Settings of the manager.
+    pub manager: Settings,
+}
+
+impl ProgramOptions {
+    /// Options of the program called `name`, from the environment:
+    ///
+    /// | Variable | Meaning | Default |
+    /// |---|---|---|
+    /// | `KUBECONFIG` | path of a kubeconfig | the service account of the pod |
+    /// | `POD_NAMESPACE` | namespace of the Lease called `name` | `default` |
+    /// | `POD_NAME` | name of the process in the Lease | `localhost` |
+    /// | `PORT` | secure port; 0 disables it | 8443 |
+    pub fn from_env(name: &'static str, version: &str) -> Self {
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let server = match variable("KUBECONFIG") {
+            Some(path) => Server::Kubeconfig { path: PathBuf::from(path), master: None },
+            None => Server::InCluster,
+        };
+        let namespace = variable("POD_NAMESPACE").unwrap_or_else(|| "default".to_owned());
+        let secure_port = variable("PORT").and_then(|port| port.parse().ok()).unwrap_or(SECURE_PORT);
+        let mut manager = Settings::new(name);
+        manager.leader_election = Some(LeaderElectionSettings::new(namespace, name));
+        if let Some(host) = variable("POD_NAME") {
+            manager.host = host;
+        }
+        Self {
+            version: version.to_owned(),
+            server,
+            logging: Some(LoggingOptions {
+                targets: vec![name.replace('-', "_")],
+                ..LoggingOptions::default()
+            }),
+            metrics: MetricsOptions::default(),
+            serving: ServingOptions { secure_port, ..ServingOptions::default() },
+            routes: Routes::new(),
+            manager,
+        }
+    }
+}
+
+impl Manager {
+    /// Manager of a program: real clock, random source, metrics, connection to the API server, and a secure port.
+    ///
+    /// Leader election and the port run on threads of their own.
+    ///
+    /// # Errors
+    ///
+    /// If the kubeconfig, the service account or the settings cannot be used.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    pub async fn connect(options: ProgramOptions) -> Result<Self, RunError> {
+        let ProgramOptions { version, server, logging, metrics, serving, routes, manager } = options;
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
+        if let Some(logging) = logging {
+            logging::init(&logging, Arc::clone(&clock));
+        }
+        let metrics = Metrics::new(manager.name, &metrics, Arc::clone(&clock), &BuildInfo::default())?;
+        let client = ClientOptions {
+            metrics: metrics.clients(),
+            proxy: ProxyEnvironment::read(|name| env::var(name).ok()),
+            ..ClientOptions::new(UserAgent::new(manager.name, &version, ""), Arc::clone(&clock))
+        };
+        let kubeconfig = match &server {
+            Server::Kubeconfig { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        let clients = ClientFactory::connect(server, client.clone()).await?;
+        let (health, readiness) = (Port::health(&metrics), Port::health(&metrics));
+        let informer_sync = InformerSync::default();
+        let caches = informer_sync.clone();
+        readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
+        let port = (serving.secure_port != 0).then(|| Port {
+            name: manager.name,
+            serving,
+            authentication: AuthenticationOptions {
+                kubeconfig: kubeconfig.clone(),
+                ..AuthenticationOptions::default()
+            },
+            authorization: AuthorizationOptions { kubeconfig, ..AuthorizationOptions::default() },
+            client,
+            routes: Port::add_routes(routes, &metrics, &health, &readiness),
+        });
+        let dependencies = Dependencies {
+            metrics: Some(metrics),
+            informer_sync,
+            placement: Placement::OwnThreads,
+            ..Dependencies::new(&clients, &clock, &random)
+        };
+        let manager = Self::new(manager, dependencies)?.with_health(health);
+        Ok(match port {
+            Some(port) => manager.with_port(port),
+            None => manager,
+        })
+    }
+
+    /// Runs the manager until SIGTERM or SIGINT. See [`run`](Self::run).
+    ///
+    /// # Errors
+    ///
+    /// See [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    #[cfg(unix)]
+    pub async fn run_until_signal(self) -> Result<(), RunError> {
+        self.run(shutdown_signal()).await
+    }
+}
