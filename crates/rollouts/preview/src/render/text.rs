@@ -123,7 +123,8 @@ fn numbers(text: &mut String, preview: &Preview) {
         (End::Paused, ..) => "paused".to_owned(),
         (End::Complete | End::Unfinished, ..) => "does not complete in a day".to_owned(),
     };
-    line!(text, "\n{end}: {} pods created, {} deleted", outcome.pods_created, outcome.pods_deleted);
+    let created = count(outcome.pods_created, "pod");
+    line!(text, "\n{end}: {created} created, {} deleted", outcome.pods_deleted);
     for reason in outcome.duration_range.iter().flat_map(|range: &DurationRange| &range.reasons) {
         wrap(
             text,
@@ -159,7 +160,8 @@ fn numbers(text: &mut String, preview: &Preview) {
     wrap(text, &format!("  ready after       {ready_after:>5} ({})", ready_source(timings)));
     line!(text, "  removed after     {:>5} ({stop_source})", seconds(timings.stop_after_seconds));
     if timings.unready > 0 {
-        line!(text, "  never ready       {:>5} new pods (given)", timings.unready);
+        let pods = if timings.unready == 1 { "pod" } else { "pods" };
+        line!(text, "  never ready       {:>5} new {pods} (given)", timings.unready);
     }
 }
 
