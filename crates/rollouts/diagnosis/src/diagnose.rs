@@ -144,18 +144,22 @@ impl Rollout<'_> {
         if findings.iter().any(|finding| holds_all(finding.cause) && finding.effect == Effect::Blocks) {
             return State::Stuck;
         }
-        let is_unclear = has(Cause::Unknown) || has(Cause::StatusOutdated);
-        let blocks = |finding: &&Finding| {
-            finding.effect == Effect::Blocks
-                && !matches!(finding.cause, Cause::Unknown | Cause::StatusOutdated)
+        // The error of a sync explains an outdated status.
+        let is_unclear = |cause| {
+            cause == Cause::Unknown
+                || cause == Cause::StatusOutdated && due::failed_sync(self.snapshot).is_none()
         };
-        let is_blocked = findings.iter().any(|finding| blocks(&finding));
+        let mut blocking = findings.iter().filter(|finding| finding.effect == Effect::Blocks);
+        let has_unclear = blocking.clone().any(|finding| is_unclear(finding.cause));
+        let is_blocked = blocking.any(|finding| !is_unclear(finding.cause));
         let is_delayed = held.delayed > 0
             || findings.iter().any(|one| one.effect == Effect::Delays && one.pods.is_empty());
-        if is_blocked && !is_delayed && !self.moves() {
+        // The controllers have to write a status that is outdated, and do not.
+        let moves = if has(Cause::StatusOutdated) { self.writes_replica_sets() } else { self.moves() };
+        if is_blocked && !is_delayed && !moves {
             return State::Stuck;
         }
-        if is_unclear && !is_blocked && !is_delayed {
+        if has_unclear && !is_blocked && !is_delayed {
             return State::Unknown;
         }
         if !is_explained && !self.is_known() {

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::{
     cause::Cause,
+    controller::ControllerState,
     duration::short,
     finding::{Effect, Finding},
     json::{list, number, text, time},
@@ -65,12 +66,13 @@ pub(crate) fn explain(rollout: &Rollout<'_>, findings: &[Finding]) -> Vec<Findin
     if findings.iter().any(is_explained) {
         return Vec::new();
     }
-    let Some(Overdue { cause, is_outdated, text }) = overdue(rollout).or_else(|| outdated(rollout)) else {
+    let Some(overdue) = overdue(rollout).or_else(|| outdated(rollout)) else {
         return Vec::new();
     };
-    if let Some(failed) = queue_error(rollout) {
-        return vec![failed];
+    if let Some((state, error)) = failed_sync(rollout.snapshot) {
+        return vec![failed_write(rollout.snapshot, state, error, &overdue)];
     }
+    let Overdue { cause, is_outdated, text } = overdue;
     let (lease, is_gone, hint) = match leader(rollout.snapshot, rollout.now) {
         Leader::Gone(lease) => (lease, !is_active(rollout), REFUSED),
         Leader::Current(lease) => (lease, false, REFUSED),
@@ -162,17 +164,25 @@ fn outdated(rollout: &Rollout<'_>) -> Option<Overdue> {
     Some(Overdue { cause: Cause::ReplicaSetControllerNotRunning, is_outdated: true, text })
 }
 
-/// Error of the last sync, from the queue of a controller.
-fn queue_error(rollout: &Rollout<'_>) -> Option<Finding> {
-    let failed =
-        rollout.snapshot.controllers.iter().find_map(|state| Some((state, state.last_error.as_ref()?)))?;
-    let (state, error) = failed;
-    Some(if state.kind == "replicaset" {
-        refusal::classify(rollout.snapshot, error)
-    } else {
+/// State of the first controller with a failed sync, and the error.
+pub(crate) fn failed_sync(snapshot: &Snapshot) -> Option<(&ControllerState, &str)> {
+    snapshot.controllers.iter().find_map(|state| Some((state, state.last_error.as_deref()?)))
+}
+
+/// Explains the write `overdue`, which failed in the last sync of a controller.
+fn failed_write(snapshot: &Snapshot, state: &ControllerState, error: &str, overdue: &Overdue) -> Finding {
+    let is_deployment = state.kind == "deployment";
+    // The error of the Deployment controller names the object that it could not write.
+    if is_deployment && error.contains("replica set") {
         let text = format!("The last sync of the Deployment failed: {error}");
-        Finding::blocks(Cause::ReplicaSetUpdateFailed, text)
-    })
+        return Finding::blocks(Cause::ReplicaSetUpdateFailed, text);
+    }
+    if !is_deployment && !overdue.is_outdated {
+        return refusal::classify(snapshot, error);
+    }
+    let kind = if is_deployment { "Deployment" } else { "ReplicaSet" };
+    let text = format!("{} The last sync of {kind} {} failed: {error}", overdue.text, state.name);
+    Finding::blocks(Cause::StatusOutdated, text)
 }
 
 /// `true` if a controller has recently reported an event about the Deployment or one of its ReplicaSets.

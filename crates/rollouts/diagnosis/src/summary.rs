@@ -92,7 +92,7 @@ fn phrase(finding: &Finding) -> String {
         Cause::TerminatingFinalizer => format!("a finalizer holds {pods}"),
         Cause::TerminatingGracePeriod => format!("{pods} {} terminating", verb("is", "are")),
         Cause::TerminatingOverdue => format!("{pods} {} not stopped", verb("has", "have")),
-        Cause::StatusOutdated => "the status differs from the pods".to_owned(),
+        Cause::StatusOutdated => "the status is not updated".to_owned(),
         Cause::OrdinalOrder => "pods wait for their order".to_owned(),
         Cause::Partition => "a partition holds pods".to_owned(),
         Cause::SelectorOverlap => "selectors overlap".to_owned(),
