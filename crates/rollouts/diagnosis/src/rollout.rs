@@ -342,14 +342,23 @@ impl<'a> Rollout<'a> {
         let writes = plan.actions.iter().filter(|planned| is_write(&planned.action));
         let mut next: Vec<String> = writes.map(ToString::to_string).collect();
         for set in self.replica_sets_pending() {
-            let difference = i64::from(set.replicas()) - i64::from(set.status.replicas);
+            let exist = match self.snapshot.pods.is_known() {
+                true => i64::try_from(self.active(set).count()).unwrap_or(i64::MAX),
+                false => i64::from(set.status.replicas),
+            };
+            let difference = i64::from(set.replicas()).saturating_sub(exist);
+            let pods = if difference.abs() == 1 { "pod" } else { "pods" };
+            let name = &set.metadata.name;
             if difference > 0 && !terminates {
-                next.push(format!("create {difference} pods of replica set {}", set.metadata.name));
+                next.push(format!("create {difference} {pods} of replica set {name}"));
             } else if difference < 0 {
-                next.push(format!("delete {} pods of replica set {}", -difference, set.metadata.name));
+                next.push(format!("delete {} {pods} of replica set {name}", difference.abs()));
             }
         }
         match &plan.end {
+            // The plan is based on a status that differs from the pods.
+            PlanEnd::Done(Ok(outcome))
+                if outcome.blocked_on == BlockedOn::Nothing && !self.differences().is_empty() => {}
             PlanEnd::Done(Ok(outcome)) if !terminates => {
                 next.push(format!("then wait for {}", outcome.blocked_on));
             }

@@ -11,7 +11,7 @@ use crate::{
 
 /// Describes the state in one sentence. `moves` is `true` if a controller has work to do.
 pub(crate) fn summary(diagnosis: &Diagnosis, now: Timestamp, moves: bool) -> String {
-    let Replicas { desired, updated, available, .. } = diagnosis.replicas;
+    let Replicas { desired, updated, available, total } = diagnosis.replicas;
     let ago = |at: Timestamp| short(now.duration_since(at));
     let until = |at: Timestamp| short(at.duration_since(now));
     let counts = format!("{updated} of {desired} pods updated, {available} available");
@@ -22,6 +22,13 @@ pub(crate) fn summary(diagnosis: &Diagnosis, now: Timestamp, moves: bool) -> Str
     match diagnosis.state {
         State::Complete => format!("Complete: {counts}."),
         State::Paused => format!("Paused: {counts}."),
+        // The status is that of a complete rollout, and no object contradicts it.
+        State::Unknown
+            if [updated, available, total] == [desired; 3]
+                && diagnosis.findings.iter().all(|one| one.cause != Cause::StatusOutdated) =>
+        {
+            format!("It is unknown if the rollout is complete: {counts}{since}.")
+        }
         State::Unknown => format!("The reason why the rollout is not complete is unknown: {counts}{since}."),
         State::Stuck => {
             let deadline = diagnosis.deadline.filter(|at| *at > now);
