@@ -1,10 +1,14 @@
 //! Reads objects of the cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kcm_api::ApiError;
 use kcm_client::{ApiClient, Request};
-use kcm_rollouts::{Known, Snapshot, Unreadable};
+use kcm_rollouts::{Known, Snapshot, Unreadable, Workload};
 use serde_json::Value;
 
 use crate::server_time::ServerTime;
@@ -118,9 +122,10 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/
 pub(crate) type Field = fn(&mut Snapshot) -> &mut Known<Vec<Value>>;
 
 /// Lists of a [`Snapshot`]: version, resource and field.
-pub(crate) const LISTS: [(&str, &str, Field); 8] = [
+pub(crate) const LISTS: [(&str, &str, Field); 9] = [
     ("apps/v1", "deployments", |snapshot| &mut snapshot.deployments),
     ("apps/v1", "replicasets", |snapshot| &mut snapshot.replica_sets),
+    ("apps/v1", REVISIONS, |snapshot| &mut snapshot.controller_revisions),
     ("v1", "pods", |snapshot| &mut snapshot.pods),
     ("v1", "events", |snapshot| &mut snapshot.events),
     ("v1", "resourcequotas", |snapshot| &mut snapshot.quotas),
@@ -129,50 +134,72 @@ pub(crate) const LISTS: [(&str, &str, Field); 8] = [
     ("autoscaling/v2", "horizontalpodautoscalers", |snapshot| &mut snapshot.autoscalers),
 ];
 
-/// Reads the lists of a namespace, or of all namespaces, except those of `skipped` resources. Lists of all namespaces are
-/// divided between `namespaces`.
+/// ControllerRevisions are the revisions of StatefulSets and DaemonSets.
+pub(crate) const REVISIONS: &str = "controllerrevisions";
+
+/// Lists that the diagnosis of a workload does not need. `None` is a Deployment.
+pub(crate) fn skipped(workload: Option<Workload>) -> &'static [&'static str] {
+    match workload {
+        None => &[REVISIONS],
+        Some(_) => &["deployments", "replicasets", "poddisruptionbudgets", "horizontalpodautoscalers"],
+    }
+}
+
+/// Snapshots of namespaces in which nothing was read.
+pub(crate) fn empty_snapshots(deployments: &[Value]) -> BTreeMap<String, Snapshot> {
+    let names = deployments.iter().filter_map(|deployment| deployment["metadata"]["namespace"].as_str());
+    names.map(|namespace| (namespace.to_owned(), Snapshot::default())).collect()
+}
+
+/// Divides a list between the snapshots of its namespaces. Objects of other namespaces are left out.
+pub(crate) fn divide<'a>(
+    snapshots: &mut BTreeMap<String, Snapshot>,
+    field: Field,
+    list: Known<impl IntoIterator<Item = Cow<'a, Value>>>,
+) {
+    let (objects, empty) = match list {
+        Known::Read(objects) => (Some(objects), Known::Read(Vec::new())),
+        Known::Unread(unread) => (None, Known::Unread(unread)),
+    };
+    for snapshot in snapshots.values_mut() {
+        field(snapshot).clone_from(&empty);
+    }
+    for object in objects.into_iter().flatten() {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        if let Some(snapshot) = snapshots.get_mut(namespace)
+            && let Known::Read(list) = field(snapshot)
+        {
+            list.push(object.into_owned());
+        }
+    }
+}
+
+/// Reads the lists of a namespace, or of all namespaces, except those of `skipped` resources, into `snapshots`.
 pub(crate) async fn read_lists(
     reader: &Reader<'_>,
     namespace: Option<&str>,
-    namespaces: &BTreeSet<String>,
+    snapshots: &mut BTreeMap<String, Snapshot>,
     skipped: &[&str],
-) -> BTreeMap<String, Snapshot> {
-    let mut snapshots: BTreeMap<String, Snapshot> =
-        namespaces.iter().map(|namespace| (namespace.clone(), Snapshot::default())).collect();
+) {
     for (version, resource, field) in LISTS.into_iter().filter(|(_, resource, _)| !skipped.contains(resource))
     {
-        let mut objects: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-        let list = match reader.list_if_allowed(&path(version, namespace, resource)).await {
-            Known::Unread(unread) => Err(unread),
-            Known::Read(list) => Ok(list),
-        };
-        for object in list.iter().flatten() {
-            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-            if namespaces.contains(namespace) {
-                objects.entry(namespace.to_owned()).or_default().push(object.clone());
-            }
-        }
-        for (namespace, snapshot) in &mut snapshots {
-            *field(snapshot) = match &list {
-                Ok(_) => Known::Read(objects.remove(namespace).unwrap_or_default()),
-                Err(unread) => Known::Unread(unread.clone()),
-            };
-        }
+        let list = reader.list_if_allowed(&path(version, namespace, resource)).await;
+        divide(snapshots, field, list.map(|objects| objects.into_iter().map(Cow::Owned)));
     }
-    snapshots
 }
 
-/// Reads the objects of the namespaces of `deployments`. `namespace` is the only one, if any.
+/// Reads the objects of the namespaces of `deployments`, for the diagnosis of `workload`. `namespace` is the only one, if
+/// any.
 pub(crate) async fn read_snapshots(
     reader: &Reader<'_>,
     namespace: Option<&str>,
     deployments: &[Value],
+    workload: Option<Workload>,
 ) -> BTreeMap<String, Snapshot> {
-    let names = deployments.iter().filter_map(|deployment| deployment["metadata"]["namespace"].as_str());
-    let namespaces: BTreeSet<String> = names.map(str::to_owned).collect();
-    let mut snapshots = read_lists(reader, namespace, &namespaces, &[]).await;
+    let mut snapshots = empty_snapshots(deployments);
+    read_lists(reader, namespace, &mut snapshots, skipped(workload)).await;
     let nodes = read_nodes(reader, &snapshots).await;
-    read_single_objects(reader, &mut snapshots, &nodes).await;
+    read_single_objects(reader, &mut snapshots, nodes).await;
     snapshots
 }
 
@@ -180,12 +207,13 @@ pub(crate) async fn read_snapshots(
 pub(crate) async fn read_single_objects(
     reader: &Reader<'_>,
     snapshots: &mut BTreeMap<String, Snapshot>,
-    nodes: &Known<Vec<Value>>,
+    nodes: Known<Vec<Value>>,
 ) {
+    let nodes: Known<Arc<[Value]>> = nodes.map(Arc::from);
     let lease = reader.get_if_allowed(LEASE).await;
     for (name, snapshot) in snapshots {
         snapshot.namespace = reader.get_if_allowed(&format!("/api/v1/namespaces/{name}")).await;
-        snapshot.nodes.clone_from(nodes);
+        snapshot.nodes.clone_from(&nodes);
         snapshot.lease.clone_from(&lease);
     }
 }

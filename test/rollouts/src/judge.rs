@@ -147,7 +147,11 @@ fn differences(truth: &Truth, diagnosis: &Value, state: &str, causes: &[&str]) -
     claims.extend(truth.no_remedy.iter().filter(suggested).map(|part| format!("offers {part:?}")));
     let messages: Vec<&str> = texts(diagnosis, "findings", "message")
         .chain(diagnosis["summary"].as_str())
-        .chain(diagnosis.pointer("/bounds/message").and_then(Value::as_str))
+        .chain(
+            ["/bounds/message", "/changed/at", "/changed/manager"]
+                .iter()
+                .filter_map(|member| diagnosis.pointer(member).and_then(Value::as_str)),
+        )
         .chain(diagnosis["next"].as_array().into_iter().flatten().filter_map(Value::as_str))
         .collect();
     let said = |part: &&String| {

@@ -21,7 +21,8 @@ const PODS: usize = 3;
 ///
 /// The cluster has the nodes `node-0` to `node-2`, the namespace `shop`, a current Lease of kube-controller-manager, and
 /// the StatefulSet `db` with 3 replicas or the DaemonSet `agent` on the 3 nodes. Its template was changed 10 minutes
-/// ago, and its controller has observed the change. The numbers in its status are those of the pods.
+/// ago, and its controller has observed the change and created a ControllerRevision. The numbers in its status are those of
+/// the pods.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadScenario {
@@ -97,6 +98,25 @@ impl Revision {
             Self::Old => "58b7dd",
         }
     }
+
+    fn image(self) -> &'static str {
+        match self {
+            Self::New => "app:2",
+            Self::Old => "app:1",
+        }
+    }
+
+    /// Time since its template was set.
+    fn age(self) -> Duration {
+        match self {
+            Self::New => Duration::from_secs(10 * 60),
+            Self::Old => Duration::from_secs(50 * 60),
+        }
+    }
+
+    fn template(self) -> Value {
+        json!({ "spec": { "containers": [{ "name": "app", "image": self.image() }] } })
+    }
 }
 
 /// Event of type Warning.
@@ -147,15 +167,15 @@ impl WorkloadScenario {
         let mut workload = json!({
             "metadata": {
                 "name": name, "namespace": NAMESPACE, "uid": UID, "generation": 2, "labels": { "app": name },
-                "creationTimestamp": ago(Duration::from_secs(50 * 60)),
+                "creationTimestamp": ago(Revision::Old.age()),
                 "managedFields": [{
-                    "manager": "kubectl-set", "operation": "Update", "time": ago(Duration::from_secs(10 * 60)),
+                    "manager": "kubectl-set", "operation": "Update", "time": ago(Revision::New.age()),
                     "fieldsV1": { "f:spec": { "f:template": {} } },
                 }],
             },
             "spec": {
                 "selector": { "matchLabels": { "app": name } }, "updateStrategy": { "type": "RollingUpdate" },
-                "template": { "spec": { "containers": [{ "name": "app", "image": "app:2" }] } },
+                "template": Revision::New.template(),
             },
             "status": status,
         });
@@ -177,6 +197,9 @@ impl WorkloadScenario {
             "kind": "Lease", "metadata": { "name": "kube-controller-manager", "namespace": "kube-system" },
             "spec": { "holderIdentity": "master-1", "leaseDurationSeconds": 15, "renewTime": ago(Duration::from_secs(1)) },
         }));
+        let is_observed = self.workload()["status"]["observedGeneration"] == 2;
+        let revisions = [Revision::Old, Revision::New].into_iter().take(if is_observed { 2 } else { 1 });
+        objects.extend(revisions.map(|revision| self.revision(revision)));
         for object in &self.objects {
             let is_same = |one: &&mut Value| {
                 one["kind"] == object["kind"] && one["metadata"]["name"] == object["metadata"]["name"]
@@ -199,6 +222,20 @@ impl WorkloadScenario {
         }
     }
 
+    /// ControllerRevision of a template, as the controllers write it.
+    fn revision(&self, revision: Revision) -> Value {
+        let mut template = revision.template();
+        template["$patch"] = json!("replace");
+        json!({
+            "kind": "ControllerRevision",
+            "metadata": {
+                "name": format!("{}-{}", self.prefix(), revision.hash()), "namespace": NAMESPACE,
+                "creationTimestamp": ago(revision.age()), "ownerReferences": [{ "uid": UID, "controller": true }],
+            },
+            "data": { "spec": { "template": template } },
+        })
+    }
+
     fn pod_name(&self, number: usize) -> String {
         match self.kind {
             WorkloadKind::StatefulSet => format!("db-{number}"),
@@ -213,7 +250,7 @@ impl WorkloadScenario {
             WorkloadKind::StatefulSet => format!("db-{}", pod.revision.hash()),
             WorkloadKind::DaemonSet => pod.revision.hash().to_owned(),
         };
-        let image = if pod.revision == Revision::New { "app:2" } else { "app:1" };
+        let image = pod.revision.image();
         let ready = if pod.ready { "True" } else { "False" };
         let mut container = json!({ "name": "app", "image": image, "ready": pod.ready, "restartCount": 0 });
         if pod.ready {

@@ -1,6 +1,6 @@
 //! Reads the objects around a Deployment.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use kcm_clock::Clock;
 use kcm_preview::{Snapshot, Unreadable, usage_of_pod};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{CommandError, Target};
 use crate::{
     connection::Connection,
-    reader::{Reader, path, read_lists},
+    reader::{REVISIONS, Reader, path, read_lists},
 };
 
 /// Selector of the pods that use resources of their node.
@@ -51,10 +51,9 @@ pub(super) async fn read(
         Err(_) => None,
         Ok(object) => Some(object),
     };
-    let namespaces = BTreeSet::from([namespace.clone()]);
-    let skipped = ["deployments", "events", "pods"];
-    let lists = read_lists(&reader, in_namespace, &namespaces, &skipped).await.remove(namespace);
-    let lists = lists.unwrap_or_default();
+    let mut snapshots = BTreeMap::from([(namespace.clone(), kcm_rollouts::Snapshot::default())]);
+    read_lists(&reader, in_namespace, &mut snapshots, &["deployments", REVISIONS, "events", "pods"]).await;
+    let lists = snapshots.remove(namespace).unwrap_or_default();
     let replica_sets = required(lists.replica_sets)?;
     let uid = deployment.as_ref().and_then(|deployment| deployment["metadata"]["uid"].as_str());
     // The preview does not adopt all of those without a controller.

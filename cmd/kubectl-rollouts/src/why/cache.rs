@@ -20,7 +20,9 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::flags::WhyFlags;
-use crate::reader::{Field, LISTS, Reader, path, read_nodes, read_single_objects, unreadable};
+use crate::reader::{
+    Field, LISTS, Reader, divide, empty_snapshots, path, read_nodes, read_single_objects, skipped, unreadable,
+};
 
 /// Resources without which only causes in the status are found.
 const REQUIRED: [&str; 3] = ["deployments", "replicasets", "pods"];
@@ -197,7 +199,9 @@ impl Cache {
                 &stop,
             )
         };
-        let lists = LISTS.into_iter().map(|(version, resource, field)| {
+        let skipped = skipped(flags.workload);
+        let lists = LISTS.into_iter().filter(|(_, resource, _)| !skipped.contains(resource));
+        let lists = lists.map(|(version, resource, field)| {
             let name = flags.name.clone().filter(|_| resource == "events");
             let is_relevant: IsRelevant = Box::new(move |_, object| is_about(object, name.as_deref()));
             (start(version, resource, namespace, ListParams::default(), is_relevant), field)
@@ -250,31 +254,20 @@ impl Cache {
         reader: &Reader<'_>,
         deployments: &[Value],
     ) -> BTreeMap<String, Snapshot> {
-        let namespaces =
-            deployments.iter().map(|deployment| text(deployment, "/metadata/namespace").to_owned());
-        let mut snapshots: BTreeMap<String, Snapshot> =
-            namespaces.map(|namespace| (namespace, Snapshot::default())).collect();
+        let mut snapshots = empty_snapshots(deployments);
         for (objects, field) in &self.lists {
             let known = objects.known();
-            for snapshot in snapshots.values_mut() {
-                *field(snapshot) = match &known {
-                    Known::Read(_) => Known::Read(Vec::new()),
-                    Known::Unread(unread) => Known::Unread(unread.clone()),
-                };
-            }
-            for Json(object) in known.seen().iter().map(|object| &**object) {
-                if let Some(snapshot) = snapshots.get_mut(text(object, "/metadata/namespace"))
-                    && let Known::Read(list) = field(snapshot)
-                {
-                    list.push(object.clone());
-                }
-            }
+            let list = match &known {
+                Known::Read(list) => Known::Read(list.iter().map(|object| Cow::Borrowed(&object.0))),
+                Known::Unread(unread) => Known::Unread(unread.clone()),
+            };
+            divide(&mut snapshots, *field, list);
         }
         let nodes = match self.nodes.known() {
             Known::Read(nodes) => Known::Read(nodes.iter().map(|node| node.0.clone()).collect()),
             Known::Unread(_) => read_nodes(reader, &snapshots).await,
         };
-        read_single_objects(reader, &mut snapshots, &nodes).await;
+        read_single_objects(reader, &mut snapshots, nodes).await;
         snapshots
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kcm_clock::{Clock, Timestamp};
 use kcm_preview::try_commands;
-use kcm_rollouts::{ControllerState, Diagnosis, Snapshot, Unreadable, Workload, diagnose, diagnose_workload};
+use kcm_rollouts::{ControllerState, Diagnosis, Index, Snapshot, Unreadable, Workload, diagnose_workload};
 use serde_json::Value;
 
 use super::{WhyError, cache::Cache, flags::WhyFlags, missing, queues};
@@ -53,7 +53,7 @@ impl Reading {
             Some(name) => vec![one(&reader, flags.workload, &connection.namespace, name).await?],
             None => all(&reader, namespace, flags.selector.as_deref()).await?,
         };
-        let snapshots = read_snapshots(&reader, namespace, &deployments).await;
+        let snapshots = read_snapshots(&reader, namespace, &deployments, flags.workload).await;
         Self::with_queues(connection, flags, clock, &reader, deployments, snapshots).await
     }
 
@@ -116,13 +116,15 @@ impl Reading {
     /// Explains the rollouts at `now`, the time of the reading or a later one.
     pub(super) fn diagnose(&self, now: Timestamp) -> Result<Vec<Diagnosis>, WhyError> {
         let empty = Snapshot::default();
-        let explain = |deployment: &Value| -> Result<Diagnosis, WhyError> {
-            let namespace = deployment["metadata"]["namespace"].as_str().unwrap_or_default();
-            let snapshot = self.snapshots.get(namespace).unwrap_or(&empty);
+        let mut indexes = BTreeMap::new();
+        let explain = |deployment: &Value| {
+            let namespace = deployment["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            let snapshot = self.snapshots.get(&namespace).unwrap_or(&empty);
             if let Some(workload) = self.workload {
                 return Ok(diagnose_workload(snapshot, workload, deployment, now));
             }
-            let mut diagnosis = diagnose(snapshot, deployment, now)?;
+            let index = indexes.entry(namespace).or_insert_with(|| Index::new(snapshot));
+            let mut diagnosis = index.diagnose(deployment, now)?;
             if self.is_single {
                 diagnosis.unreadable.extend(self.queues_unreadable.clone());
                 try_commands(snapshot, deployment, now, &mut diagnosis);

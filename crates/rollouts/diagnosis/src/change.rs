@@ -1,36 +1,37 @@
-//! Last change of a pod template, from `managedFields` and the ReplicaSets.
+//! Last change of a pod template, from `managedFields` and the ReplicaSets or ControllerRevisions.
 
 use jiff::SignedDuration;
 use kcm_clock::Timestamp;
 use serde_json::Value;
 
-use crate::json::{controller, list, text, time};
+use crate::json::{list, number, text, time};
 
 /// Label that the Deployment controller adds to the template of a ReplicaSet.
 const HASH: &str = "pod-template-hash";
-/// Maximum time from a change to the creation of its ReplicaSet.
+/// Maximum time from a change to the creation of its revision.
 const CONTROLLER_DELAY: SignedDuration = SignedDuration::from_secs(60);
-/// Usual time from a change to the creation of its ReplicaSet.
+/// Usual time from a change to the creation of its revision.
 const USUAL_DELAY: SignedDuration = SignedDuration::from_secs(5);
 
 /// Returns the time of the last change of the pod template, and the manager that made it.
 ///
-/// The time is the creation of the ReplicaSet with the template, or else that of the manager's entry. An entry also gets a
-/// new time when its manager changes another field, so an entry that is older than the change excludes its manager. `None`
-/// if more than one manager remains, or the template is that of an older revision: no object contains the time then.
-pub(crate) fn last_change_of_template(
-    deployment: &Value,
-    replica_sets: &[Value],
-) -> Option<(Timestamp, String)> {
-    let uid = text(deployment, "/metadata/uid");
-    let created = |set: &Value| time(set, "/metadata/creationTimestamp");
-    let owned = || replica_sets.iter().filter(|set| controller(set) == Some(uid));
-    let newest = owned().filter_map(created).max();
-    let template = template(deployment);
-    let current = owned().find(|set| self::template(set) == template);
-    let managers = managers(deployment);
+/// `revisions` are the ReplicaSets of a Deployment, or the ControllerRevisions of another workload. The time is the creation
+/// of the revision with the template, or else that of the manager's entry. An entry also gets a new time when its manager
+/// changes another field, so an entry that is older than the change excludes its manager. `None` if more than one manager
+/// remains, or the template is that of an older revision: no object contains the time then.
+pub(crate) fn last_change_of_template(workload: &Value, revisions: &[&Value]) -> Option<(Timestamp, String)> {
+    let created = |revision: &&Value| time(revision, "/metadata/creationTimestamp");
+    let newest = revisions.iter().filter_map(created).max();
+    let template = template(workload);
+    let current = revisions.iter().find(|revision| self::template(revision) == template);
+    let managers = managers(workload);
     let Some(at) = current.map(created) else {
-        // The controller has not created the ReplicaSet.
+        // The controller has not created the revision.
+        let is_observed =
+            number(workload, "/status/observedGeneration") >= number(workload, "/metadata/generation");
+        if is_observed && workload["spec"]["paused"] != true {
+            return None;
+        }
         let since = |entry: &&Entry<'_>| newest.is_none_or(|newest| entry.time >= newest);
         let Entry { time, manager } = only(managers.iter().filter(since))?;
         return Some((time, manager.to_owned()));
@@ -51,8 +52,8 @@ struct Entry<'a> {
 }
 
 /// Entries of the managers that own fields of the template.
-fn managers(deployment: &Value) -> Vec<Entry<'_>> {
-    list(deployment, "/metadata/managedFields")
+fn managers(workload: &Value) -> Vec<Entry<'_>> {
+    list(workload, "/metadata/managedFields")
         .iter()
         .filter(|entry| text(entry, "/subresource").is_empty())
         .filter(|entry| entry.pointer("/fieldsV1/f:spec/f:template").is_some())
@@ -67,11 +68,18 @@ fn only<'a, 'b: 'a>(mut entries: impl Iterator<Item = &'a Entry<'b>>) -> Option<
     entries.next().is_none().then_some(first)
 }
 
-/// Pod template without the label of the controller.
+/// Pod template of a workload or of its revision, without the members that the controller adds.
 fn template(object: &Value) -> Value {
-    let mut template = object["spec"]["template"].clone();
-    if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
-        labels.remove(HASH);
+    let mut template = object.pointer("/data/spec/template").unwrap_or(&object["spec"]["template"]).clone();
+    if let Some(members) = template.as_object_mut() {
+        members.remove("$patch");
+    }
+    if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+        // Members of a typed object that was serialized.
+        metadata.retain(|_, value| !value.is_null());
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.remove(HASH);
+        }
     }
     template
 }
@@ -92,7 +100,8 @@ mod tests {
 
     fn deployment(image: &str, managed_fields: &[Value]) -> Value {
         json!({
-            "metadata": { "name": "web", "uid": "u", "managedFields": managed_fields },
+            "metadata": { "name": "web", "generation": 2, "managedFields": managed_fields },
+            "status": { "observedGeneration": 1 },
             "spec": { "template": {
                 "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "image": image }] },
             } },
@@ -101,9 +110,7 @@ mod tests {
 
     fn replica_set(image: &str, created: &str) -> Value {
         json!({
-            "metadata": {
-                "creationTimestamp": created, "ownerReferences": [{ "uid": "u", "controller": true }],
-            },
+            "metadata": { "creationTimestamp": created },
             "spec": { "template": {
                 "metadata": { "labels": { "app": "web", "pod-template-hash": "1" } },
                 "spec": { "containers": [{ "image": image }] },
@@ -117,6 +124,7 @@ mod tests {
 
     fn find(managed_fields: &[Value], sets: &[(&str, &str)]) -> Option<(String, String)> {
         let sets: Vec<Value> = sets.iter().map(|(image, at)| replica_set(image, at)).collect();
+        let sets: Vec<&Value> = sets.iter().collect();
         let found = last_change_of_template(&deployment("app:2", managed_fields), &sets);
         found.map(|(at, manager)| (at.to_string(), manager))
     }
@@ -145,6 +153,29 @@ mod tests {
         let managers = [template_of("helm", "2026-01-15T09:59:59Z"), template_of("argocd", CHANGE)];
         assert_eq!(find(&managers, &sets), some(CHANGE, "argocd"));
         assert_eq!(find(&[template_of("helm", OLD)], &[]), some(OLD, "helm"));
+    }
+
+    #[test]
+    fn controller_revisions() {
+        let revision = |image: &str, created: &str| {
+            let mut revision = replica_set(image, created);
+            let mut template = revision["spec"]["template"].take();
+            template["$patch"] = json!("replace");
+            template["metadata"] = json!({ "creationTimestamp": null, "labels": { "app": "web" } });
+            revision["data"] = json!({ "spec": { "template": template } });
+            revision
+        };
+        let (old, new) = (revision("app:1", OLD), revision("app:2", CHANGE));
+        let managers = [template_of("helm", "2026-01-15T09:59:59Z"), template_of("argocd", LATER)];
+        let mut workload = deployment("app:2", &managers);
+        let find = |workload: &Value, revisions: &[&Value]| {
+            last_change_of_template(workload, revisions).map(|(at, manager)| (at.to_string(), manager))
+        };
+        assert_eq!(find(&workload, &[&old, &new]), some(CHANGE, "argocd"));
+        assert_eq!(find(&workload, &[&old]), some(LATER, "argocd"));
+        // The controller has observed the change, so a revision exists that was not recognized.
+        workload["status"]["observedGeneration"] = json!(2);
+        assert_eq!(find(&workload, &[&old]), None);
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn add_for_deployment(
         Cause::Unschedulable => make_room(commands, rollout, &finding.message),
         Cause::CreateRefused | Cause::DeleteRefused => {
             let is_refused = |set: &&&serde_json::Value| {
-                refusal::explain(rollout.snapshot, &rollout.events, set, rollout.now)
+                refusal::explain(rollout.index, set, rollout.now)
                     .is_some_and(|refused| refused.message == finding.message)
             };
             let refused = rollout.set_objects.iter().find(is_refused).copied();

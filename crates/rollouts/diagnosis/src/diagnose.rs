@@ -14,6 +14,7 @@ use crate::{
     diagnosis::{API_VERSION, Diagnosis, State, TemplateChange},
     due,
     finding::{Effect, Finding, add},
+    index::Index,
     json::{controller, is_terminating, text, time},
     others,
     pods::{self, PodContext},
@@ -29,14 +30,13 @@ const RECENT: SignedDuration = SignedDuration::from_mins(10);
 const MANY_FAILED: usize = 3;
 
 /// Explains the state of the rollout of `deployment` at `now`, the time of the API server at which `snapshot` of its
-/// namespace was read.
+/// namespace was read. For several rollouts of a namespace, use one [`Index`].
 ///
 /// # Errors
 ///
 /// If the Deployment or one of its ReplicaSets cannot be decoded.
 pub fn diagnose(snapshot: &Snapshot, deployment: &Value, now: Timestamp) -> Result<Diagnosis, DiagnoseError> {
-    let rollout = Rollout::new(snapshot, deployment, now)?;
-    Ok(rollout.diagnose())
+    Index::new(snapshot).diagnose(deployment, now)
 }
 
 /// Pods of a rollout that are not available.
@@ -49,7 +49,7 @@ struct Held {
 }
 
 impl Rollout<'_> {
-    fn diagnose(&self) -> Diagnosis {
+    pub(crate) fn diagnose(&self) -> Diagnosis {
         let mut findings = deletion::explain(self);
         findings.extend(self.held_deployment());
         let refusals = self.refusals();
@@ -62,13 +62,14 @@ impl Rollout<'_> {
         } else {
             findings.clear();
         }
-        findings.extend(others::notes(self.snapshot, self.object));
+        findings.extend(others::notes(self));
         if !complete {
-            findings.extend(others::disruption_budgets(self.snapshot, self.object));
+            findings.extend(others::disruption_budgets(self));
         }
         let state = self.state(complete, &held, &mut findings);
         if state != State::Complete {
-            let warnings = others::warnings(self, &findings);
+            let objects = self.set_objects.iter().copied().chain([self.object]);
+            let warnings = others::warnings(self.index, self.now, self.new_pods(), objects, &findings);
             findings.extend(warnings);
         }
         findings.sort_by_key(|finding| (finding.effect, finding.cause));
@@ -93,7 +94,7 @@ impl Rollout<'_> {
             cause: cause.filter(|_| state != State::Complete),
             summary: String::new(),
             replicas: self.replicas(),
-            changed: change::last_change_of_template(self.object, self.snapshot.replica_sets.seen())
+            changed: change::last_change_of_template(self.object, &self.set_objects)
                 .map(|(at, manager)| TemplateChange { at, manager })
                 .filter(|_| !complete && self.snapshot.replica_sets.is_known()),
             last_progress: self.last_progress(),
@@ -230,7 +231,7 @@ impl Rollout<'_> {
         if self.snapshot.replica_sets.is_known() {
             let mut found: Vec<Finding> = Vec::new();
             for set in &self.set_objects {
-                if let Some(refused) = refusal::explain(self.snapshot, &self.events, set, self.now)
+                if let Some(refused) = refusal::explain(self.index, set, self.now)
                     && found.iter().all(|known| known.message != refused.message)
                 {
                     found.push(refused);
@@ -249,8 +250,7 @@ impl Rollout<'_> {
     /// Finds causes in the pods that hold the rollout: those of the new ReplicaSet, and for Recreate the old ones.
     fn hold_pods(&self, findings: &mut Vec<Finding>, uses_quota: bool) -> Held {
         let context = PodContext {
-            snapshot: self.snapshot,
-            events: &self.events,
+            index: self.index,
             now: self.now,
             min_ready: self.min_ready,
             ready_after: self.usual_time_to_readiness(),

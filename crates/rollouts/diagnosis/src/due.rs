@@ -189,7 +189,7 @@ fn failed_write(snapshot: &Snapshot, state: &ControllerState, error: &str, overd
 fn is_active(rollout: &Rollout<'_>) -> bool {
     let components = ["deployment-controller", "replicaset-controller"];
     let objects = rollout.set_objects.iter().copied().chain([rollout.object]);
-    let mut events = objects.flat_map(|object: &Value| rollout.events.of(object));
+    let mut events = objects.flat_map(|object: &Value| rollout.index.events.of(object));
     events.any(|event| {
         let is_recent = event.at.is_some_and(|at| rollout.now.duration_since(at) <= PATIENCE);
         is_recent && components.contains(&event.component)

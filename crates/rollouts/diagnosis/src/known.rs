@@ -1,5 +1,7 @@
 //! Objects that may not be readable.
 
+use std::ops::Deref;
+
 use serde::Serialize;
 
 /// Input that was read, or the reason for which it was not.
@@ -37,6 +39,14 @@ impl<T> Known<T> {
         })
     }
 
+    /// Applies `change` to an input that was read.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Known<U> {
+        match self {
+            Self::Read(input) => Known::Read(change(input)),
+            Self::Unread(unread) => Known::Unread(unread),
+        }
+    }
+
     /// The input. `None` if it was not read.
     pub fn known(&self) -> Option<&T> {
         match self {
@@ -59,9 +69,9 @@ impl<T> Known<T> {
     }
 }
 
-impl<T> Known<Vec<T>> {
+impl<T, L: Deref<Target = [T]>> Known<L> {
     /// Objects of a list. Those of a list that was not read are none, so a caller must not conclude that they do not exist.
     pub fn seen(&self) -> &[T] {
-        self.known().map_or(&[], Vec::as_slice)
+        self.known().map_or(&[], Deref::deref)
     }
 }

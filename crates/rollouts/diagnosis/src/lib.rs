@@ -7,7 +7,7 @@
 //!
 //! | Part | File |
 //! |---|---|
-//! | objects, and those that could not be read | `snapshot.rs`, `known.rs`, `events.rs` |
+//! | objects, and those that could not be read | `snapshot.rs`, `known.rs`, `index.rs`, `events.rs` |
 //! | the Deployment with its ReplicaSets and pods, next writes | `rollout.rs` |
 //! | state, causes in the Deployment | `diagnose.rs` |
 //! | StatefulSets and DaemonSets | `workload.rs` |
@@ -41,6 +41,7 @@ mod due;
 mod duration;
 mod events;
 mod finding;
+mod index;
 pub mod json;
 mod known;
 mod others;
@@ -62,6 +63,7 @@ pub use diagnose::diagnose;
 pub use diagnosis::{API_VERSION, Bounds, Command, Diagnosis, Remedy, Replicas, State, TemplateChange};
 pub use events::last_time;
 pub use finding::{Effect, Finding};
+pub use index::Index;
 pub use known::{Known, Unreadable};
 pub use printable::{printable, printable_json};
 pub use refusal::refused_write;

@@ -1,7 +1,7 @@
 //! Other controllers and clients that act on the same objects.
 
 use jiff::SignedDuration;
-use kcm_api::{LabelSelector, Labels, Selector};
+use kcm_clock::Timestamp;
 use serde_json::Value;
 
 use crate::{
@@ -9,7 +9,8 @@ use crate::{
     duration::short,
     events::Event,
     finding::{Finding, add},
-    json::{controller, list, members, text},
+    index::{Index, labels},
+    json::{list, text},
     refusal,
     rollout::Rollout,
     snapshot::Snapshot,
@@ -37,6 +38,7 @@ const EXPLAINED: &[(&[&str], &[Cause])] = &[
         &["Evicted", "OutOfmemory", "OutOfcpu", "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError"],
         &[Cause::PodFailed],
     ),
+    (&["FailedDaemonPod"], &[Cause::PodFailed]),
     (&["FailedDelete"], &[Cause::DeleteRefused]),
     (&["ReplicaSetCreateError"], &[Cause::ReplicaSetCreateFailed]),
 ];
@@ -68,18 +70,22 @@ fn is_superseded(snapshot: &Snapshot, event: &Event<'_>, events: &[Event<'_>]) -
     event.reason == "FailedCreate" && events.iter().filter(newer).any(|other| cause(other) == cause(event))
 }
 
-/// Notes the recent events of type Warning about the Deployment, its ReplicaSets and its new pods that no finding
-/// explains.
-pub(crate) fn warnings(rollout: &Rollout<'_>, findings: &[Finding]) -> Vec<Finding> {
+/// Notes the recent events of type Warning about `pods` and `objects` that no finding explains.
+pub(crate) fn warnings<'a>(
+    index: &Index<'_>,
+    now: Timestamp,
+    pods: impl Iterator<Item = &'a Value>,
+    objects: impl Iterator<Item = &'a Value>,
+    findings: &[Finding],
+) -> Vec<Finding> {
     let mut found = Vec::new();
-    let objects = rollout.set_objects.iter().copied().chain([rollout.object]).map(|object| (object, false));
-    for (object, is_pod) in rollout.new_pods().map(|pod| (pod, true)).chain(objects) {
-        let events = rollout.events.of(object);
+    for (object, is_pod) in pods.map(|pod| (pod, true)).chain(objects.map(|object| (object, false))) {
+        let events = index.events.of(object);
         for event in events.iter().filter(|event| event.is_warning) {
-            let Some(age) = event.at.map(|at| rollout.now.duration_since(at)) else { continue };
+            let Some(age) = event.at.map(|at| now.duration_since(at)) else { continue };
             if age > RECENT
-                || is_explained(rollout.snapshot, event, findings)
-                || is_superseded(rollout.snapshot, event, events)
+                || is_explained(index.snapshot, event, findings)
+                || is_superseded(index.snapshot, event, events)
             {
                 continue;
             }
@@ -102,19 +108,19 @@ pub(crate) fn warnings(rollout: &Rollout<'_>, findings: &[Finding]) -> Vec<Findi
 const CLIENTS: [&str; 4] = ["kubectl", "helm", "Mozilla", "kubectl-rollouts"];
 
 /// Notes about other controllers: overlapping selectors, and writers of `spec.replicas`.
-pub(crate) fn notes(snapshot: &Snapshot, deployment: &Value) -> Vec<Finding> {
-    overlaps(snapshot, deployment).into_iter().chain(writers(snapshot, deployment)).collect()
+pub(crate) fn notes(rollout: &Rollout<'_>) -> Vec<Finding> {
+    overlaps(rollout).into_iter().chain(writers(rollout)).collect()
 }
 
 /// Notes the budgets that refuse each eviction of the Deployment's pods. They do not hold the rollout itself: the
 /// controllers delete pods and do not evict them. But a rollout that stays incomplete holds drains of nodes.
-pub(crate) fn disruption_budgets(snapshot: &Snapshot, deployment: &Value) -> Vec<Finding> {
-    let labels = labels(deployment, "/spec/template/metadata/labels");
+pub(crate) fn disruption_budgets(rollout: &Rollout<'_>) -> Vec<Finding> {
+    let labels = labels(rollout.object, "/spec/template/metadata/labels");
     let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or(0);
     let refuses = |budget: &&Value| {
         // The status of a new budget is not written yet.
         let observed = number(budget, "observedGeneration") >= 1 && number(budget, "expectedPods") > 0;
-        observed && number(budget, "disruptionsAllowed") == 0 && selects(budget, &labels)
+        observed && number(budget, "disruptionsAllowed") == 0
     };
     let note = |budget: &Value| {
         let name = text(budget, "/metadata/name");
@@ -125,40 +131,26 @@ pub(crate) fn disruption_budgets(snapshot: &Snapshot, deployment: &Value) -> Vec
         );
         Finding::note(Cause::DisruptionBudget, text).object(name)
     };
-    snapshot.disruption_budgets.seen().iter().filter(refuses).map(note).collect()
+    let budgets = rollout.index.disruption_budgets_matching(&labels);
+    budgets.into_iter().filter(refuses).map(note).collect()
 }
 
-fn labels(object: &Value, pointer: &str) -> Labels {
-    let pairs = members(object, pointer);
-    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
-}
-
-fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
-    let uid = text(deployment, "/metadata/uid");
-    let labels = labels(deployment, "/spec/template/metadata/labels");
-    let others = snapshot.deployments.seen().iter().filter(|other| text(other, "/metadata/uid") != uid);
-    let matching: Vec<String> = others
-        .filter(|other| selects(other, &labels))
-        .map(|other| format!("Deployment {}", text(other, "/metadata/name")))
-        .collect();
-    let selector = selector(deployment)?;
-    let own_sets: Vec<&str> = snapshot
-        .replica_sets
-        .seen()
-        .iter()
-        .filter(|set| controller(set) == Some(uid))
-        .map(|set| text(set, "/metadata/uid"))
-        .collect();
+fn overlaps(rollout: &Rollout<'_>) -> Option<Finding> {
+    let Rollout { index, snapshot, object, .. } = *rollout;
+    let uid = text(object, "/metadata/uid");
+    let others = index.deployments_matching(&labels(object, "/spec/template/metadata/labels"));
+    let others = others.into_iter().filter(|other| text(other, "/metadata/uid") != uid);
+    let matching = others.map(|other| format!("Deployment {}", text(other, "/metadata/name")));
+    let own_sets: Vec<&str> = rollout.set_objects.iter().map(|set| text(set, "/metadata/uid")).collect();
     // Without the ReplicaSets, own pods cannot be distinguished from others.
-    let pods = if snapshot.replica_sets.is_known() { snapshot.pods.seen() } else { &[] };
-    let foreign = pods.iter().filter_map(|pod| {
+    let pods = if snapshot.replica_sets.is_known() { index.pods_matching(object) } else { Vec::new() };
+    let foreign = pods.into_iter().filter_map(|pod| {
         let owner =
             list(pod, "/metadata/ownerReferences").iter().find(|owner| owner["controller"] == true)?;
-        let is_foreign = !own_sets.contains(&text(owner, "/uid"))
-            && selector.matches(&self::labels(pod, "/metadata/labels"));
+        let is_foreign = !own_sets.contains(&text(owner, "/uid"));
         is_foreign.then(|| format!("pods of {} {}", text(owner, "/kind"), text(owner, "/name")))
     });
-    let mut names: Vec<String> = matching.into_iter().chain(foreign).collect();
+    let mut names: Vec<String> = matching.chain(foreign).collect();
     names.sort();
     names.dedup();
     (!names.is_empty()).then(|| {
@@ -167,22 +159,9 @@ fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
     })
 }
 
-fn selector(object: &Value) -> Option<Selector> {
-    let selector: LabelSelector = serde_json::from_value(object.pointer("/spec/selector")?.clone()).ok()?;
-    Selector::new(Some(&selector)).ok()
-}
-
-fn selects(object: &Value, labels: &Labels) -> bool {
-    selector(object).is_some_and(|selector| !selector.is_empty() && selector.matches(labels))
-}
-
-fn writers(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
-    let name = text(deployment, "/metadata/name");
-    let targets = |autoscaler: &&Value| {
-        text(autoscaler, "/spec/scaleTargetRef/kind") == "Deployment"
-            && text(autoscaler, "/spec/scaleTargetRef/name") == name
-    };
-    if let Some(autoscaler) = snapshot.autoscalers.seen().iter().find(targets) {
+fn writers(rollout: &Rollout<'_>) -> Option<Finding> {
+    let deployment = rollout.object;
+    if let Some(autoscaler) = rollout.index.autoscaler_of(text(deployment, "/metadata/name")) {
         let autoscaler_name = text(autoscaler, "/metadata/name");
         let limits = |field: &str| autoscaler["spec"][field].as_i64().unwrap_or(1);
         let text = format!(

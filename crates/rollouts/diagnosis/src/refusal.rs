@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::{
     cause::Cause,
     duration::short,
-    events::Events,
     finding::{Effect, Finding},
-    json::{amount, condition, finalizers, is_terminating, text, time},
+    index::Index,
+    json::{amount, condition, text, time},
     snapshot::Snapshot,
 };
 
@@ -20,15 +20,12 @@ const MAX_BACK_OFF: SignedDuration = SignedDuration::from_secs(1000);
 /// succeeded.
 ///
 /// The controller does not update the condition while writes fail, so a newer event has the reason of the last failure.
-pub(crate) fn explain(
-    snapshot: &Snapshot,
-    events: &Events<'_>,
-    replica_set: &Value,
-    now: Timestamp,
-) -> Option<Finding> {
+pub(crate) fn explain(index: &Index<'_>, replica_set: &Value, now: Timestamp) -> Option<Finding> {
+    let snapshot = index.snapshot;
     let condition =
         condition(replica_set, "ReplicaFailure").filter(|condition| condition["status"] == "True")?;
-    let newer = events
+    let newer = index
+        .events
         .newest(replica_set, &["FailedCreate", "FailedDelete"])
         .filter(|event| event.at > time(condition, "/lastTransitionTime"));
     let (reason, message) = match newer {
@@ -55,7 +52,7 @@ pub(crate) fn explain(
         let object = refused.object.as_deref().unwrap_or_default();
         return Some(Finding::delays(Cause::CreateBackOff, text, until).object(object));
     }
-    if terminating(snapshot) > 0 {
+    if index.frees_quota(now) {
         let message = format!("{} Terminating pods will free some of it.", refused.message);
         return Some(Finding { effect: Effect::Delays, message, ..refused });
     }
@@ -168,12 +165,6 @@ fn numbers(snapshot: &Snapshot, name: &str, details: &str) -> String {
         })
         .collect();
     if now.is_empty() { details.to_owned() } else { format!("{details}; now {}", now.join(", ")) }
-}
-
-/// Number of terminating pods of the namespace. Their removal frees quota.
-pub(crate) fn terminating(snapshot: &Snapshot) -> usize {
-    let stops = |pod: &&Value| is_terminating(pod) && finalizers(pod).is_empty();
-    snapshot.pods.seen().iter().filter(stops).count()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::{
     diagnosis::{Bounds, Replicas},
-    events::Events,
+    index::Index,
     json::{controller, is_terminating, list, text, time},
     pods,
     snapshot::Snapshot,
@@ -45,6 +45,7 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &'static str, object: &Value) ->
 
 /// Deployment with its objects, as far as they could be read.
 pub(crate) struct Rollout<'a> {
+    pub(crate) index: &'a Index<'a>,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) object: &'a Value,
     pub(crate) now: Timestamp,
@@ -54,7 +55,6 @@ pub(crate) struct Rollout<'a> {
     pub(crate) set_objects: Vec<&'a Value>,
     /// Pods of these ReplicaSets.
     pub(crate) pods: Vec<&'a Value>,
-    pub(crate) events: Events<'a>,
     /// Next writes. `None` if an object that they depend on could not be read.
     pub(crate) plan: Option<Plan>,
     pub(crate) min_ready: SignedDuration,
@@ -62,21 +62,19 @@ pub(crate) struct Rollout<'a> {
 
 impl<'a> Rollout<'a> {
     pub(crate) fn new(
-        snapshot: &'a Snapshot,
+        index: &'a Index<'a>,
         object: &'a Value,
         now: Timestamp,
     ) -> Result<Self, DiagnoseError> {
+        let snapshot = index.snapshot;
         let deployment: Arc<Deployment> = Arc::new(decode("deployment", object)?);
-        let uid = &*deployment.metadata.uid;
-        let own = |set: &&Value| controller(set) == Some(uid);
-        let set_objects: Vec<&Value> = snapshot.replica_sets.seen().iter().filter(own).collect();
+        let set_objects = index.replica_sets_of(&deployment.metadata.uid).to_vec();
         let replica_sets: Vec<Arc<ReplicaSet>> = set_objects
             .iter()
             .map(|set| decode("replica set", set).map(Arc::new))
             .collect::<Result<_, _>>()?;
-        let uids: BTreeSet<&str> = replica_sets.iter().map(|set| &*set.metadata.uid).collect();
-        let own = |pod: &&Value| controller(pod).is_some_and(|owner| uids.contains(owner));
-        let pods: Vec<&Value> = snapshot.pods.seen().iter().filter(own).collect();
+        let pods: Vec<&Value> =
+            replica_sets.iter().flat_map(|set| index.pods_of(&set.metadata.uid)).copied().collect();
         let running: BTreeSet<Arc<str>> = pods
             .iter()
             .filter(|pod| !pods::is_finished(pod))
@@ -98,8 +96,7 @@ impl<'a> Rollout<'a> {
             plan_assuming_success(&view, now)
         });
         let min_ready = SignedDuration::from_secs(i64::from(deployment.spec.min_ready_seconds));
-        let events = Events::new(snapshot.events.seen());
-        Ok(Self { snapshot, object, now, deployment, sets, set_objects, pods, events, plan, min_ready })
+        Ok(Self { index, snapshot, object, now, deployment, sets, set_objects, pods, plan, min_ready })
     }
 
     /// `true` if the ReplicaSets and pods were read.

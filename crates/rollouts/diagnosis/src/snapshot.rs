@@ -1,5 +1,7 @@
 //! Objects of the cluster that a diagnosis reads.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::{
@@ -26,8 +28,10 @@ pub struct Snapshot {
     pub disruption_budgets: Known<Vec<Value>>,
     /// HorizontalPodAutoscalers of the namespace.
     pub autoscalers: Known<Vec<Value>>,
-    /// Nodes, at least those of the pods.
-    pub nodes: Known<Vec<Value>>,
+    /// ControllerRevisions of the namespace. Not used for Deployments.
+    pub controller_revisions: Known<Vec<Value>>,
+    /// Nodes, at least those of the pods. Shared by the snapshots of all namespaces.
+    pub nodes: Known<Arc<[Value]>>,
     /// The namespace. `None` if it does not exist.
     pub namespace: Known<Option<Value>>,
     /// Lease of the leader election of kube-controller-manager. `None` if it does not exist.
@@ -48,6 +52,7 @@ impl Default for Snapshot {
             limit_ranges: Known::not_requested("limitranges"),
             disruption_budgets: Known::not_requested("poddisruptionbudgets"),
             autoscalers: Known::not_requested("horizontalpodautoscalers"),
+            controller_revisions: Known::not_requested("controllerrevisions"),
             nodes: Known::not_requested("nodes"),
             namespace: Known::not_requested("namespaces"),
             lease: Known::not_requested("leases"),
@@ -57,20 +62,27 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// Resources that were not read.
+    /// Resources for the diagnosis of a Deployment that were not read.
     pub fn unread(&self) -> Vec<&Unreadable> {
-        let lists = [
-            &self.deployments,
-            &self.replica_sets,
-            &self.pods,
-            &self.events,
-            &self.quotas,
-            &self.limit_ranges,
-            &self.disruption_budgets,
-            &self.autoscalers,
-            &self.nodes,
-        ];
-        let lists = lists.into_iter().filter_map(Known::unread);
-        lists.chain(self.namespace.unread()).chain(self.lease.unread()).collect()
+        let lists = [&self.deployments, &self.replica_sets];
+        let budgets = [&self.disruption_budgets, &self.autoscalers];
+        self.unread_with(&lists, &budgets)
+    }
+
+    /// Resources for the diagnosis of a StatefulSet or DaemonSet that were not read.
+    pub(crate) fn unread_for_workload(&self) -> Vec<&Unreadable> {
+        self.unread_with(&[&self.controller_revisions], &[])
+    }
+
+    /// As [`unread`](Self::unread), with the lists `before` and `after` those that all workloads have.
+    fn unread_with<'a>(
+        &'a self,
+        before: &[&'a Known<Vec<Value>>],
+        after: &[&'a Known<Vec<Value>>],
+    ) -> Vec<&'a Unreadable> {
+        let common = [&self.pods, &self.events, &self.quotas, &self.limit_ranges];
+        let lists = before.iter().copied().chain(common).chain(after.iter().copied());
+        let others = [self.nodes.unread(), self.namespace.unread(), self.lease.unread()];
+        lists.filter_map(Known::unread).chain(others.into_iter().flatten()).collect()
     }
 }

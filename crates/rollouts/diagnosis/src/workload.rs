@@ -8,14 +8,16 @@ use serde_json::Value;
 
 use crate::{
     cause::Cause,
+    change,
     commands::{self, Subject},
     deletion,
-    diagnosis::{API_VERSION, Diagnosis, Replicas, State},
+    diagnosis::{API_VERSION, Diagnosis, Replicas, State, TemplateChange},
     due::{self, Leader},
     duration::short,
-    events::Events,
     finding::{Effect, Finding, add},
+    index::Index,
     json::{controller, is_terminating, number, text, time},
+    others,
     pods::{self, PodContext},
     refusal,
     snapshot::Snapshot,
@@ -86,19 +88,19 @@ pub fn diagnose_workload(
     object: &Value,
     now: Timestamp,
 ) -> Diagnosis {
-    let uid = text(object, "/metadata/uid");
-    let pods = snapshot.pods.seen().iter().filter(|pod| controller(pod) == Some(uid)).collect();
-    let events = Events::new(snapshot.events.seen());
-    Rollout { snapshot, workload, object, now, pods, events, replicas: workload.replicas(object) }.diagnose()
+    let index = Index::new(snapshot);
+    let pods = index.pods_of(text(object, "/metadata/uid"));
+    let replicas = workload.replicas(object);
+    Rollout { index: &index, snapshot, workload, object, now, pods, replicas }.diagnose()
 }
 
 struct Rollout<'a> {
+    index: &'a Index<'a>,
     snapshot: &'a Snapshot,
     workload: Workload,
     object: &'a Value,
     now: Timestamp,
-    pods: Vec<&'a Value>,
-    events: Events<'a>,
+    pods: &'a [&'a Value],
     replicas: Replicas,
 }
 
@@ -121,6 +123,11 @@ impl<'a> Rollout<'a> {
             findings.extend(self.order());
         }
         let state = self.state(complete, delayed, &mut findings);
+        if state != State::Complete {
+            let pods = self.pods.iter().copied().filter(|pod| !is_terminating(pod));
+            let warnings = others::warnings(self.index, self.now, pods, [self.object].into_iter(), &findings);
+            findings.extend(warnings);
+        }
         findings.sort_by_key(|finding| (finding.effect, finding.cause));
         let findings: Vec<Finding> = findings.into_iter().map(Finding::with_restarts).collect();
         let delays = findings.iter().filter(|finding| finding.effect == Effect::Delays);
@@ -139,7 +146,7 @@ impl<'a> Rollout<'a> {
             cause: cause.filter(|_| state != State::Complete),
             summary: String::new(),
             replicas: self.replicas,
-            changed: None,
+            changed: self.last_change().filter(|_| !complete),
             last_progress: None,
             deadline: None,
             expected: expected.filter(|_| state == State::Progressing),
@@ -148,12 +155,21 @@ impl<'a> Rollout<'a> {
             next: Vec::new(),
             controllers: Vec::new(),
             commands: Vec::new(),
-            unreadable: self.snapshot.unread().into_iter().cloned().collect(),
+            unreadable: self.snapshot.unread_for_workload().into_iter().cloned().collect(),
         };
         diagnosis.summary = summary(&diagnosis, self.now, self.moves());
         let subject = Subject { resource: self.workload.resource(), namespace, name };
         diagnosis.commands = commands::of_workload(&subject, &diagnosis);
         diagnosis
+    }
+
+    /// Last change of the pod template. `None` if it or the ControllerRevisions are not known.
+    fn last_change(&self) -> Option<TemplateChange> {
+        let uid = Some(text(self.object, "/metadata/uid"));
+        let revisions = self.snapshot.controller_revisions.known()?.iter();
+        let own: Vec<&Value> = revisions.filter(|revision| controller(revision) == uid).collect();
+        let (at, manager) = change::last_change_of_template(self.object, &own)?;
+        Some(TemplateChange { at, manager })
     }
 
     fn min_ready(&self) -> SignedDuration {
@@ -219,15 +235,14 @@ impl<'a> Rollout<'a> {
 
     fn hold_pods(&self, findings: &mut Vec<Finding>) -> (usize, usize) {
         let context = PodContext {
-            snapshot: self.snapshot,
-            events: &self.events,
+            index: self.index,
             now: self.now,
             min_ready: self.min_ready(),
             ready_after: None,
             is_rolled_out: self.outdated().is_empty(),
         };
         let (mut blocked, mut delayed) = (0, 0);
-        for pod in &self.pods {
+        for pod in self.pods {
             let found = match is_terminating(pod) {
                 true => pods::explain_terminating(pod, context),
                 false => pods::explain(pod, context),
@@ -244,10 +259,15 @@ impl<'a> Rollout<'a> {
         (blocked, delayed)
     }
 
-    /// Refused creation of a pod, from the newest event of the controller.
+    /// Refused creation or deletion of a pod, from the newest event of the controller.
     fn refusal(&self) -> Option<Finding> {
-        let newest = self.events.newest(self.object, &["FailedCreate", "SuccessfulCreate"])?;
-        (newest.reason == "FailedCreate").then(|| refusal::classify(self.snapshot, newest.message))
+        let reasons = ["FailedCreate", "FailedDelete", "SuccessfulCreate", "SuccessfulDelete"];
+        let newest = self.index.events.newest(self.object, &reasons)?;
+        match newest.reason {
+            "FailedCreate" => Some(refusal::classify(self.snapshot, newest.message)),
+            "FailedDelete" => Some(refusal::deletion(newest.message)),
+            _ => None,
+        }
     }
 
     /// Pods that are replaced only after they were deleted.

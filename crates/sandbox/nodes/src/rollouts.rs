@@ -26,9 +26,9 @@ pub fn rollout_snapshot(server: &ApiServer, namespace: &str) -> Snapshot {
         limit_ranges: read("", "limitranges"),
         disruption_budgets: read("policy", "poddisruptionbudgets"),
         autoscalers: read("autoscaling", "horizontalpodautoscalers"),
-        nodes: Known::Read(list(Resource::NODES, None)),
+        nodes: Known::Read(list(Resource::NODES, None).into()),
         namespace: Known::Read(found.map(|namespace| namespace.value().clone())),
         lease: Known::Read(lease.map(|lease| lease.value().clone())),
-        controllers: Vec::new(),
+        ..Snapshot::default()
     }
 }

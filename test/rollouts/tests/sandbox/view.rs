@@ -45,7 +45,8 @@ pub(crate) fn workload_diagnosis(scenario: &WorkloadScenario) -> Value {
         limit_ranges: list("LimitRange"),
         disruption_budgets: list("PodDisruptionBudget"),
         autoscalers: list("HorizontalPodAutoscaler"),
-        nodes: list("Node"),
+        controller_revisions: list("ControllerRevision"),
+        nodes: Known::Read(of_kind("Node").into()),
         namespace: Known::Read(of_kind("Namespace").pop()),
         lease: Known::Read(of_kind("Lease").pop()),
         controllers: Vec::new(),
@@ -81,7 +82,10 @@ fn hide(snapshot: &mut Snapshot, resource: &str) {
         "limitranges" => &mut snapshot.limit_ranges,
         "poddisruptionbudgets" => &mut snapshot.disruption_budgets,
         "horizontalpodautoscalers" => &mut snapshot.autoscalers,
-        "nodes" => &mut snapshot.nodes,
+        "nodes" => {
+            snapshot.nodes = Known::Unread(unread);
+            return;
+        }
         "leases" => {
             snapshot.lease = Known::Unread(unread);
             return;

@@ -81,16 +81,18 @@ fn watches_list_once() {
         .object(&format!("{STATEFUL_SETS}/db"), stateful_set(0))
         .list(STATEFUL_SETS, &[stateful_set(0)])
         .list("/api/v1/namespaces/shop/pods", &[ready_pod("db", "db-2")]);
-    for (line, content, change) in [
-        ("web", web.clone(), Change::new(DEPLOYMENTS, after(idle("web")))),
-        ("-l app=web", web, Change::new(DEPLOYMENTS, after(idle("web")))),
-        ("sts/db", db, Change::new(STATEFUL_SETS, stateful_set(1))),
+    let (sets, revisions) = ("replicasets", "controllerrevisions");
+    for (line, content, change, listed, unused) in [
+        ("web", web.clone(), Change::new(DEPLOYMENTS, after(idle("web"))), sets, revisions),
+        ("-l app=web", web, Change::new(DEPLOYMENTS, after(idle("web"))), sets, revisions),
+        ("sts/db", db, Change::new(STATEFUL_SETS, stateful_set(1)), revisions, sets),
     ] {
         // The rollout is complete after the change that the watch reports.
         let server = Content { change, ..content }.start();
         let (code, text, error) = server.why(&format!("{line} --until=complete --timeout=1m"));
         assert!(code == 0 && text.contains("omplete"), "{line}: {text}{error}");
-        for resource in ["replicasets", "pods", "events", "resourcequotas"] {
+        assert!(!server.paths().iter().any(|path| path.contains(unused)), "{line}");
+        for resource in [listed, "pods", "events", "resourcequotas"] {
             let is_list = |path: &&String| {
                 path.split('?').next().unwrap().ends_with(resource) && !path.contains("watch=true")
             };

@@ -43,7 +43,8 @@ const SETUP: [(&str, Cause); 5] = [
     ("NetworkNotReady", Cause::PodSandbox),
 ];
 /// Events after which the failures of [`SETUP`] are over.
-const SET_UP: [&str; 5] = ["Pulling", "Pulled", "Created", "Started", "SuccessfulAttachVolume"];
+const SET_UP: [&str; 7] =
+    ["Pulling", "Pulled", "Failed", "BackOff", "Created", "Started", "SuccessfulAttachVolume"];
 
 /// Container of a pod with its status.
 #[derive(Clone, Copy)]
@@ -87,7 +88,7 @@ impl<'a> Container<'a> {
     }
 
     fn event(&self, context: PodContext<'a>, reasons: &[&str]) -> Option<Event<'a>> {
-        let events = context.events.of(self.pod).iter();
+        let events = context.index.events.of(self.pod).iter();
         let mine = events.filter(|event| reasons.contains(&event.reason) && event.is_about(self.name));
         mine.max_by_key(|event| event.at).copied()
     }
@@ -167,12 +168,12 @@ fn one(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
 /// Reports the newest failure before the first container is started.
 fn setup(pod: &Value, context: PodContext<'_>) -> Option<Finding> {
     let reasons = SETUP.map(|(reason, _)| reason);
-    let failed = context.events.newest(pod, &reasons)?;
-    if context.events.newest(pod, &SET_UP).is_some_and(|later| later.at > failed.at) {
+    let failed = context.index.events.newest(pod, &reasons)?;
+    if context.index.events.newest(pod, &SET_UP).is_some_and(|later| later.at > failed.at) {
         return None;
     }
     let (_, cause) = SETUP.iter().find(|(reason, _)| *reason == failed.reason)?;
-    let events = context.events.of(pod).iter();
+    let events = context.index.events.of(pod).iter();
     let first = events.filter(|event| reasons.contains(&event.reason)).filter_map(|event| event.first).min();
     Some(unless_transient(Finding::blocks(*cause, failed.message), first, context))
 }
@@ -192,7 +193,7 @@ fn problem(container: Container<'_>, context: PodContext<'_>) -> Option<Finding>
         Waiting::ImagePull => {
             let image = text(container.spec, "/image");
             // The message of ImagePullBackOff does not contain the error in each version of the kubelet.
-            let events = context.events.of(container.pod).iter();
+            let events = context.index.events.of(container.pod).iter();
             let failures = || {
                 let events = events.clone().filter(|event| event.is_about(name));
                 events.filter(|event| event.message.starts_with("Failed to pull"))
@@ -303,7 +304,7 @@ fn crash(container: Container<'_>, context: PodContext<'_>) -> Option<Finding> {
 fn unseen_probe(container: Container<'_>, context: PodContext<'_>) -> Option<&'static str> {
     let probes = [("livenessProbe", "liveness"), ("startupProbe", "startup")];
     let probe = probes.into_iter().find(|(field, _)| container.spec.get(*field).is_some());
-    probe.filter(|_| !context.snapshot.events.is_known()).map(|(_, name)| name)
+    probe.filter(|_| !context.index.snapshot.events.is_known()).map(|(_, name)| name)
 }
 
 /// `true` if the pod was available during the run that ended with `end`, and for more than a moment.
@@ -335,7 +336,7 @@ fn killed_by_probe(container: Container<'_>, context: PodContext<'_>) -> Option<
         return None;
     }
     let title = if probe == "liveness" { "Liveness" } else { "Startup" };
-    let events = context.events.of(container.pod).iter();
+    let events = context.index.events.of(container.pod).iter();
     let failures = events.filter(|event| {
         event.reason == "Unhealthy" && event.is_about(name) && event.message.starts_with(title)
     });
@@ -380,7 +381,7 @@ fn not_ready(container: Container<'_>, context: PodContext<'_>) -> Option<Findin
     }
     let reason = match unhealthy {
         Some(message) => message,
-        None if context.snapshot.events.is_known() => "no probe event found",
+        None if context.index.snapshot.events.is_known() => "no probe event found",
         None => "its events could not be read",
     };
     let text = format!("Container {name} runs and {what} for more than {}: {reason}", short(patience));

@@ -10,10 +10,9 @@ use serde_json::Value;
 use crate::{
     cause::Cause,
     duration::short,
-    events::Events,
     finding::{Effect, Finding},
+    index::Index,
     json::{condition, finalizers, is_terminating, list, number, text, time},
-    snapshot::Snapshot,
 };
 
 /// Time after which a pod on a node without any report of its containers is reported.
@@ -26,8 +25,7 @@ pub(crate) const REMOVAL_PATIENCE: SignedDuration = SignedDuration::from_secs(60
 /// Input for the classification of a pod.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodContext<'a> {
-    pub(crate) snapshot: &'a Snapshot,
-    pub(crate) events: &'a Events<'a>,
+    pub(crate) index: &'a Index<'a>,
     pub(crate) now: Timestamp,
     pub(crate) min_ready: SignedDuration,
     /// Usual time from creation to readiness.
@@ -158,7 +156,7 @@ fn readiness(pod: &Value, context: PodContext<'_>) -> Finding {
     let created = time(pod, "/metadata/creationTimestamp");
     let age = created.map_or(SignedDuration::ZERO, |created| context.now.duration_since(created));
     let statuses = list(pod, "/status/containerStatuses");
-    if age > START_PATIENCE && !context.snapshot.events.is_known() {
+    if age > START_PATIENCE && !context.index.snapshot.events.is_known() {
         let text = "The containers have not started; the cause is unknown without events.";
         return Finding::blocks(Cause::Unknown, text).age(age);
     }

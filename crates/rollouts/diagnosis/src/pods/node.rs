@@ -19,8 +19,10 @@ const PROVISION_PATIENCE: SignedDuration = SignedDuration::from_mins(15);
 /// Reports a node that does not exist or is not ready. `None` if the nodes could not be read.
 pub(super) fn lost(pod: &Value, context: PodContext<'_>) -> Option<Finding> {
     let node = text(pod, "/spec/nodeName");
-    let nodes = context.snapshot.nodes.known().filter(|_| !node.is_empty())?;
-    let reason = match nodes.iter().find(|found| text(found, "/metadata/name") == node) {
+    if node.is_empty() || !context.index.snapshot.nodes.is_known() {
+        return None;
+    }
+    let reason = match context.index.node(node) {
         None => "does not exist".to_owned(),
         Some(found) => {
             let ready = condition(found, "Ready").filter(|ready| ready["status"] != "True")?;
@@ -46,7 +48,7 @@ pub(super) fn scheduling(pod: &Value, context: PodContext<'_>) -> Option<Finding
     }
     if let Some(scheduled) = condition(pod, "PodScheduled").filter(|one| one["status"] == "False") {
         let message = format!("Unschedulable: {}", text(scheduled, "/message"));
-        let newest = context.events.newest(pod, &["TriggeredScaleUp", "NotTriggerScaleUp"]);
+        let newest = context.index.events.newest(pod, &["TriggeredScaleUp", "NotTriggerScaleUp"]);
         let is_recent = |at| context.now.duration_since(at) < PROVISION_PATIENCE;
         let added =
             newest.filter(|event| event.reason == "TriggeredScaleUp" && event.at.is_some_and(is_recent));
