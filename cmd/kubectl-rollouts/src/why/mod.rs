@@ -26,8 +26,18 @@ use reading::Reading;
 #[derive(Debug, Error)]
 pub(crate) enum WhyError {
     /// A required object could not be read.
-    #[error("failed to read deployments: {0}")]
+    #[error("failed to read workloads: {0}")]
     Read(#[from] ApiError),
+    /// The caller may not read a required object.
+    #[error("not permitted to {permission}: {reason}{commands}")]
+    Forbidden {
+        /// Missing permission.
+        permission: String,
+        /// Error of the request.
+        reason: String,
+        /// Commands that grant it, each in a line.
+        commands: String,
+    },
     /// The Deployment or the namespace does not exist.
     #[error("{0}")]
     Missing(String),

@@ -2,16 +2,19 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use kcm_api::ApiError;
 use kcm_clock::{Clock, Timestamp};
 use kcm_preview::try_commands;
-use kcm_rollouts::{ControllerState, Diagnosis, Index, Snapshot, Unreadable, Workload, diagnose_workload};
+use kcm_rollouts::{
+    ControllerState, Diagnosis, Index, Snapshot, Unreadable, Workload, diagnose_workload, grants,
+};
 use serde_json::Value;
 
 use super::{WhyError, cache::Cache, flags::WhyFlags, missing, queues};
 use crate::{
     connection::Connection,
     name::DEPLOYMENTS,
-    reader::{Reader, escape, path, read_snapshots},
+    reader::{Reader, escape, path, read_snapshots, unreadable},
 };
 
 /// Objects of the cluster at one time.
@@ -68,7 +71,11 @@ impl Reading {
         let namespace = (!flags.all_namespaces).then_some(&*connection.namespace);
         let deployments = match &flags.name {
             Some(name) => vec![one(&reader, flags.workload, &connection.namespace, name).await?],
-            None => existing(&reader, namespace, cache.deployments()?).await?,
+            None => {
+                let list = path("apps/v1", namespace, DEPLOYMENTS);
+                let found = cache.deployments().map_err(|error| forbidden("list", &list, error))?;
+                existing(&reader, namespace, found).await?
+            }
         };
         let snapshots = cache.snapshots(&reader, &deployments).await;
         Self::with_queues(connection, flags, clock, &reader, deployments, snapshots).await
@@ -154,8 +161,18 @@ async fn one(
         Err(error) if error.is_not_found() => {
             Err(WhyError::Missing(missing::workload(reader, resource, namespace, name).await))
         }
-        other => Ok(other?),
+        read => read.map_err(|error| forbidden("get", &path("apps/v1", Some(namespace), resource), error)),
     }
+}
+
+/// Describes the permission that is missing for `list`, and the commands that grant it.
+fn forbidden(verb: &str, list: &str, error: ApiError) -> WhyError {
+    let unread = unreadable(verb, list, &error);
+    let Some(permission) = unread.permission.clone() else { return WhyError::Read(error) };
+    let namespace = list.split_once("/namespaces/").and_then(|(_, rest)| rest.split('/').next());
+    let commands = grants(namespace.unwrap_or_default(), &[unread]);
+    let commands = commands.iter().map(|command| format!("\n  {}", command.command)).collect();
+    WhyError::Forbidden { permission, reason: error.to_string(), commands }
 }
 
 /// Reads all Deployments with labels.
@@ -165,7 +182,8 @@ async fn all(
     selector: Option<&str>,
 ) -> Result<Vec<Value>, WhyError> {
     let query = format!("deployments?labelSelector={}", escape(selector.unwrap_or_default()));
-    let found = reader.list(&path("apps/v1", namespace, &query)).await?;
+    let list = path("apps/v1", namespace, &query);
+    let found = reader.list(&list).await.map_err(|error| forbidden("list", &list, error))?;
     existing(reader, namespace, found).await
 }
 

@@ -8,7 +8,7 @@ use std::{net::TcpListener, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use self::server::{Content, ENTRY, deployment, failed, idle, with_objects};
+use self::server::{Content, DEPLOYMENTS, ENTRY, deployment, failed, idle, with_objects};
 
 #[test]
 fn time_is_that_of_the_server() {
@@ -221,6 +221,26 @@ fn tables_name_what_was_not_read() {
     let expected = "\nNot read\n  - not permitted to list pods\n  kubectl create clusterrolebinding rollouts-view \
                     --clusterrole=view --user=USER\n";
     assert!(table.ends_with(expected), "{table}");
+}
+
+#[test]
+fn forbidden_workloads() {
+    let forbidden =
+        vec![DEPLOYMENTS, "/apis/apps/v1/namespaces/shop/statefulsets/db", "/apis/apps/v1/deployments"];
+    let server = Content { forbidden, ..Content::new() }.start();
+    let role = "kubectl -n shop create rolebinding";
+    for (line, permission, command) in [
+        ("sts/db", "get statefulsets in namespace shop", role),
+        ("-n shop", "list deployments in namespace shop", role),
+        ("-n shop --watch", "list deployments in namespace shop", role),
+        ("-A", "list deployments", "kubectl create clusterrolebinding"),
+    ] {
+        let (code, text, error) = server.why(line);
+        assert!(code == 1 && text.is_empty(), "{line}: {text}");
+        assert!(error.starts_with(&format!("error: not permitted to {permission}: ")), "{line}: {error}");
+        let command = format!("\n  {command} rollouts-view --clusterrole=view --user=USER\n");
+        assert!(error.ends_with(&command), "{line}: {error}");
+    }
 }
 
 #[test]
