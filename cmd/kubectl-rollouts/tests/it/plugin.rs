@@ -335,6 +335,31 @@ async fn watch_prints_after_a_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn watch_of_a_user_who_may_only_get() {
+    let paths = ["/api/v1/**", "/apis/coordination.k8s.io/**", "/apis/*/*/namespaces/*/*"];
+    let rules = paths.map(|path| format!("* {path} 403 agent=kubectl-rollouts*"));
+    let watches = "WATCH /** 403 agent=kubectl-rollouts*";
+    let faults: Vec<&str> = rules.iter().map(String::as_str).chain([watches]).collect();
+    let cluster = Cluster::embedded(&faults).await;
+    cluster.deploy("web", "app:1", 2).await;
+    let text = cluster.until("web -n shop", 5).await;
+    assert!(text.contains("not permitted to list pods in namespace shop"), "{text}");
+    let watching = Watching::start(&cluster, "web -n shop --watch");
+    let started = tokio::task::spawn_blocking(move || {
+        watching.until("create rolebinding rollouts-view", Duration::from_secs(30));
+        watching
+    });
+    let watching = started.await.unwrap();
+    let change = json!({ "spec": {
+        "paused": true, "template": { "spec": { "containers": [{ "name": "app", "image": "app:2" }] } },
+    } });
+    cluster.patch("/apis/apps/v1/namespaces/shop/deployments/web", &change).await;
+    // The Deployment is read every 10 seconds.
+    let line = "Z shop/web paused: Paused: 0 of 2 pods updated";
+    tokio::task::spawn_blocking(move || watching.until(line, Duration::from_secs(30))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unreadable_resources_are_named() {
     let cluster = Cluster::embedded(&["GET /api/v1/namespaces/shop/resourcequotas 403"]).await;
     cluster.deploy("good", "app:1", 1).await;
