@@ -101,17 +101,23 @@ impl Finding {
     pub(crate) fn with_restarts(mut self) -> Self {
         if let Some((shortest, longest)) = self.ages.map(|(one, other)| (short(one), short(other))) {
             let range = if shortest == longest { longest } else { format!("{shortest} to {longest}") };
-            self.message.push_str(&format!(" Duration: {range}."));
+            append(&mut self.message, &format!("Duration: {range}."));
         }
         let text = match self.restarts {
-            Some((1, 1)) => " 1 restart.".to_owned(),
-            Some((fewest, most)) if fewest == most => format!(" {most} restarts."),
-            Some((fewest, most)) => format!(" {fewest} to {most} restarts."),
+            Some((1, 1)) => "1 restart.".to_owned(),
+            Some((fewest, most)) if fewest == most => format!("{most} restarts."),
+            Some((fewest, most)) => format!("{fewest} to {most} restarts."),
             None => return self,
         };
-        self.message.push_str(&text);
+        append(&mut self.message, &text);
         self
     }
+}
+
+/// Appends a sentence. A message of the cluster before it may not end with a full stop.
+pub(crate) fn append(text: &mut String, sentence: &str) {
+    text.push_str(if text.ends_with('.') { " " } else { ". " });
+    text.push_str(sentence);
 }
 
 /// Adds a finding about pods. Findings that differ only in their pods, in their durations, in their numbers of restarts and
@@ -168,7 +174,7 @@ mod tests {
     fn pods_with_the_same_cause_are_one_group() {
         let mut findings = Vec::new();
         for (pod, restarts, id) in [("web-1", 3, "0a1b2c3d4e5f"), ("web-2", 5, "ffeeddccbbaa")] {
-            let message = format!("sandbox {id} of pod {pod} failed.");
+            let message = format!("sandbox {id} of pod {pod} failed with code 503");
             add(&mut findings, Finding::blocks(Cause::CrashLoop, message).restarts(restarts).pod(pod));
         }
         let other = Finding::blocks(Cause::CrashLoop, "sandbox of another pod").pod("web-3");
@@ -176,7 +182,7 @@ mod tests {
         assert_eq!(findings.len(), 2);
         assert_eq!(findings[0].pods, ["web-1", "web-2"]);
         let message = findings.swap_remove(0).with_restarts().message;
-        assert_eq!(message, "sandbox 0a1b2c3d4e5f of pod web-1 failed. 3 to 5 restarts.");
+        assert_eq!(message, "sandbox 0a1b2c3d4e5f of pod web-1 failed with code 503. 3 to 5 restarts.");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use kcm_clock::Timestamp;
 use crate::{
     diagnosis::{Diagnosis, State},
     duration::short,
-    finding::{Effect, Finding},
+    finding::{Effect, Finding, append},
     known::Unreadable,
 };
 
@@ -116,8 +116,11 @@ pub fn not_read(unreadable: &[Unreadable]) -> String {
 fn finding(out: &mut String, finding: &Finding, now: Timestamp) {
     let until =
         finding.until.map(|until| until.duration_since(now)).filter(|left| *left > SignedDuration::ZERO);
-    let until = until.map(|left| format!(" Expected in {}.", short(left))).unwrap_or_default();
-    wrap(out, "  - ", "    ", &format!("{}: {}{until}", finding.cause, finding.message));
+    let mut text = format!("{}: {}", finding.cause, finding.message);
+    if let Some(left) = until {
+        append(&mut text, &format!("Expected in {}.", short(left)));
+    }
+    wrap(out, "  - ", "    ", &text);
     if !finding.pods.is_empty() {
         let shown: Vec<&str> = finding.pods.iter().take(PODS).map(String::as_str).collect();
         let more = finding.pods.len() - shown.len();
