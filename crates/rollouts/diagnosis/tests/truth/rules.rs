@@ -265,7 +265,7 @@ fn causes_in_pods() {
                 warning("Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500"),
             ],
             cause: Cause::ProbeKill,
-            part: "killed by its liveness probe. Liveness probe failed: HTTP probe failed with statuscode: 500 2 restarts.",
+            part: "killed by its liveness probe. Liveness probe failed: HTTP probe failed with statuscode: 500. 2 restarts.",
         },
         Case {
             spec: json!({}),
