@@ -19,7 +19,7 @@ use crate::{
 /// One lock covers the change of the store, the calls of the handlers, and the registration of handlers. Each handler
 /// therefore gets the state at its registration as adds, and then every later change once and in order.
 ///
-/// Upstream counterpart: `sharedProcessor`, together with `sharedIndexInformer.HandleDeltas`.
+/// Upstream counterpart: `sharedProcessor`, together with `sharedIndexInformer.handleDeltas`.
 pub(crate) struct HandlerFanout<K> {
     name: String,
     metrics: Arc<dyn InformerMetrics>,

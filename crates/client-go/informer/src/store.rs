@@ -74,6 +74,11 @@ impl<'a, K: Object> StoreReadGuard<'a, K> {
         self.0.table.by_index(index, value)
     }
 
+    /// Returns `true` if the objects of the store have no namespace.
+    pub fn is_cluster_scoped(&self) -> bool {
+        self.0.table.is_cluster_scoped
+    }
+
     /// Returns the newest resource version of the store. See [`Store::last_sync_resource_version`].
     pub fn last_sync_resource_version(&self) -> Option<&str> {
         self.0.resource_version()

@@ -20,6 +20,8 @@ pub(crate) struct Table<K> {
     hasher: DefaultHashBuilder,
     indexes: Vec<Index<K>>,
     scratch: Scratch,
+    /// `true` if the last object that was stored has no namespace.
+    pub(crate) is_cluster_scoped: bool,
 }
 
 struct Slot<K> {
@@ -36,6 +38,7 @@ impl<K: Object> Table<K> {
             hasher: DefaultHashBuilder::default(),
             indexes: indexers.build(),
             scratch: Scratch::default(),
+            is_cluster_scoped: false,
         }
     }
 
@@ -69,8 +72,9 @@ impl<K: Object> Table<K> {
 
     /// Stores `object`. Returns the object that it replaces.
     pub(crate) fn insert(&mut self, object: Arc<K>) -> Option<Arc<K>> {
-        let Self { slots, free, ids, hasher, indexes, scratch } = self;
+        let Self { slots, free, ids, hasher, indexes, scratch, is_cluster_scoped } = self;
         let key = object.key();
+        *is_cluster_scoped = key.namespace.is_empty();
         let entry = ids.entry(
             hasher.hash_one(&key),
             |&id| holds(slots, id, &key),
@@ -100,7 +104,7 @@ impl<K: Object> Table<K> {
 
     /// Removes and returns the object with `key`.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<K>> {
-        let Self { slots, free, ids, hasher, indexes, scratch } = self;
+        let Self { slots, free, ids, hasher, indexes, scratch, .. } = self;
         let entry = ids.find_entry(hasher.hash_one(key), |&id| holds(slots, id, key)).ok()?;
         let (id, _) = entry.remove();
         free.push(id);
