@@ -6,6 +6,7 @@ use kcm_api::{Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
 use kcm_events::EventRecorder;
+use kcm_expectations::OwnWrites;
 use kcm_informer::SharedInformer;
 use kcm_runtime::{Controller, ErrorClass, NoSyncMetrics, Reconciler, Requeue, SyncMetrics};
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
@@ -14,7 +15,7 @@ use tracing::{Span, error_span, field::Empty, trace};
 
 use crate::{
     Inspection, error::SyncError, execute::Executor, handlers, handlers::Recreates, plan::SyncOutcome,
-    sync::Syncer, written_objects::WrittenObjects,
+    sync::Syncer,
 };
 
 /// Name of the controller in logs, and of its queue in metrics.
@@ -107,7 +108,7 @@ impl DeploymentController {
     /// Registers the event handlers. Syncs start with [`run`](Self::run).
     pub fn new(config: DeploymentControllerConfig) -> Self {
         let DeploymentControllerConfig { clock, deployments, replica_sets, pods, options, .. } = config;
-        let written_objects = Arc::new(WrittenObjects::default());
+        let own_writes = Arc::new(OwnWrites::new(Arc::clone(&clock), []));
         let syncer = Syncer {
             clock: Arc::clone(&clock),
             deployments: deployments.store(),
@@ -118,7 +119,7 @@ impl DeploymentController {
                 replica_set_control: config.replica_set_control,
                 recorder: config.recorder,
                 replica_sets: replica_sets.store(),
-                written_objects: Arc::clone(&written_objects),
+                own_writes: Arc::clone(&own_writes),
             },
             terminating_replicas: options.terminating_replicas,
             coalesce_status_writes: options.coalesce_status_writes,
@@ -133,7 +134,7 @@ impl DeploymentController {
             .sync_metrics(options.sync_metrics)
             .sync_log(options.sync_log)
             .workers(options.workers)
-            .write_records(written_objects)
+            .own_writes(own_writes)
             .reconciles(&deployments)
             .owns(handlers::replica_sets(&replica_sets, deployments.store()))
             .watches(handlers::pods(&pods), move |pod| recreates.continued_by(pod))

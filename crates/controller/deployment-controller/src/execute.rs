@@ -6,13 +6,11 @@ use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet};
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
 use kcm_deployment_util::revisions::RevisionProblem;
 use kcm_events::{EventRecorder, ObjectReference};
+use kcm_expectations::OwnWrites;
 use kcm_informer::Store;
 use tracing::{debug, info, warn};
 
-use crate::{
-    plan::{Action, ActionResult, Notice, PlannedAction},
-    written_objects::WrittenObjects,
-};
+use crate::plan::{Action, ActionResult, Notice, PlannedAction};
 
 /// Performs the actions of plans.
 pub(crate) struct Executor {
@@ -21,8 +19,7 @@ pub(crate) struct Executor {
     pub(crate) recorder: Arc<dyn EventRecorder>,
     /// Cache that is read if the name of a new ReplicaSet exists.
     pub(crate) replica_sets: Store<ReplicaSet>,
-    /// Objects that the API server returned.
-    pub(crate) written_objects: Arc<WrittenObjects>,
+    pub(crate) own_writes: Arc<OwnWrites>,
 }
 
 impl Executor {
@@ -39,21 +36,25 @@ impl Executor {
     }
 
     fn remember(&self, deployment: &ObjectKey, action: &Action, result: &ActionResult) {
+        let objects = &self.own_writes.objects;
         if let Action::UpdateReplicaSet(sent) = action
             && sent.replicas() == 0
             && !matches!(result, ActionResult::Failed(error) if !error.may_have_taken_effect())
         {
-            self.written_objects.scaled_down(deployment, sent);
+            objects.sent(deployment, &**sent);
         }
         match (result, action) {
-            (ActionResult::Deployment(written), _) => self.written_objects.deployment(written),
+            (ActionResult::Deployment(written), _) => objects.wrote(deployment, written),
             (ActionResult::ReplicaSet(set) | ActionResult::AlreadyExists { existing: Some(set), .. }, _) => {
-                self.written_objects.replica_set(deployment, set);
+                if set.replicas() > 0 {
+                    objects.replaced(deployment, &set.metadata.uid);
+                }
+                objects.wrote(deployment, set);
             }
             (ActionResult::Failed(error), Action::UpdateReplicaSet(set) | Action::DeleteReplicaSet(set))
                 if error.is_not_found() =>
             {
-                self.written_objects.forget_replica_set(deployment, &set.metadata.key());
+                objects.gone::<ReplicaSet>(deployment, &set.metadata.key());
             }
             (ActionResult::AlreadyExists { .. } | ActionResult::Failed(_) | ActionResult::Done, _) => {}
         }

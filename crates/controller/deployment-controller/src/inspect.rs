@@ -8,6 +8,7 @@ use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything
 use kcm_runtime::KeyState;
 
 use crate::{
+    lookup::claimable,
     plan::{Plan, plan_assuming_success},
     sync::Syncer,
     view::View,
@@ -34,7 +35,7 @@ impl Syncer {
         let mut inspection =
             Inspection { key: state, view: None, claims: 0, cached_version: None, plan: None };
         let Some(cached) = self.deployments.get(key) else { return inspection };
-        let deployment = self.executor.written_objects.newest(Arc::clone(&cached));
+        let deployment = self.executor.own_writes.objects.newest(key, Arc::clone(&cached));
         let (cached_version, version) =
             (&cached.metadata.resource_version, &deployment.metadata.resource_version);
         if cached_version != version {
@@ -51,7 +52,7 @@ impl Syncer {
         let selector = view.deployment.spec.selector.as_ref();
         if let (false, Ok(selector)) = (selects_everything(selector), Selector::new(selector)) {
             let owner = OwnerIdentity::from(&*view.deployment);
-            let candidates = self.executor.written_objects.claimable(&owner, &self.replica_sets.read());
+            let candidates = claimable(&self.executor.own_writes.objects, &owner, &self.replica_sets.read());
             for set in candidates {
                 match classify(&owner, &selector, &*set) {
                     Claim::Owned => view.replica_sets.push(set),

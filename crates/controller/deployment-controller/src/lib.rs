@@ -8,7 +8,7 @@
 //! |---|---|
 //! | event handlers enqueue keys | `handlers.rs` |
 //! | the control loop calls a sync for each key, and requeues it | `controller.rs` |
-//! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs`, `written_objects.rs`, `view.rs` |
+//! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs`, `lookup.rs`, `view.rs` |
 //! | [`plan()`] decides on the writes, with a [`Reason`] for each | `plan.rs`, and a file per decision in `plan/` |
 //! | the status is computed from the ReplicaSets | `status.rs` |
 //! | the sync performs the writes one after the other | `sync.rs`, `execute.rs` |
@@ -52,11 +52,11 @@ mod error;
 mod execute;
 mod handlers;
 mod inspect;
+mod lookup;
 mod plan;
 mod status;
 mod sync;
 mod view;
-mod written_objects;
 
 pub use controller::{DeploymentController, DeploymentControllerConfig, DeploymentControllerOptions};
 pub use error::SyncError;

@@ -14,6 +14,7 @@ use tracing::{Span, debug};
 use crate::{
     error::SyncError,
     execute::{Executor, log_notice},
+    lookup::claimable,
     plan::{Plan, PlanEnd, SyncOutcome, plan},
     view::View,
 };
@@ -35,11 +36,11 @@ impl Syncer {
         let now = self.clock.now();
         let Some(deployment) = self.deployments.get(key) else {
             debug!("Deployment has been deleted");
-            self.executor.written_objects.forget(key);
+            self.executor.own_writes.forget(key);
             return Ok(None);
         };
         Span::current().record("uid", &*deployment.metadata.uid);
-        let view = self.view(self.executor.written_objects.newest(deployment)).await?;
+        let view = self.view(self.executor.own_writes.objects.newest(key, deployment)).await?;
         self.plan_and_perform(&view, now).await.map(Some)
     }
 
@@ -110,7 +111,7 @@ impl Syncer {
     /// The pods are read last: once a scale-down is observed, their cache contains all that were created before it.
     pub(crate) fn add_old_pods(&self, view: &mut View) {
         let key = view.deployment.metadata.key();
-        view.unobserved_scale_downs = self.executor.written_objects.unobserved_scale_downs(&key);
+        view.unobserved_scale_downs = self.executor.own_writes.objects.unobserved(&key);
         let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
         view.running = running.map(|set| Arc::clone(&set.metadata.uid)).collect();
     }
@@ -127,7 +128,7 @@ impl Syncer {
         let selector = Selector::new(deployment.spec.selector.as_ref())
             .map_err(|source| SyncError::Selector { deployment: metadata.key(), source })?;
         let owner = OwnerIdentity::from(deployment);
-        let candidates = self.executor.written_objects.claimable(&owner, &self.replica_sets.read());
+        let candidates = claimable(&self.executor.own_writes.objects, &owner, &self.replica_sets.read());
         let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
         Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
     }
@@ -157,11 +158,10 @@ impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
     async fn patch(&self, object: &ReplicaSet, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
         let object = &object.metadata.key();
         let patched = self.executor.replica_set_control.patch_replica_set(object, patch).await;
+        let objects = &self.executor.own_writes.objects;
         match &patched {
-            Ok(set) => self.executor.written_objects.replica_set(&self.deployment, &Arc::new(set.clone())),
-            Err(error) if error.is_not_found() => {
-                self.executor.written_objects.forget_replica_set(&self.deployment, object);
-            }
+            Ok(set) => objects.wrote(&self.deployment, &Arc::new(set.clone())),
+            Err(error) if error.is_not_found() => objects.gone::<ReplicaSet>(&self.deployment, object),
             Err(_) => {}
         }
         patched

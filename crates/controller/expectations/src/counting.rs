@@ -176,16 +176,6 @@ impl<K: Key> ControllerExpectations<K> {
     pub fn delete(&self, key: &K) {
         self.records.remove(key);
     }
-
-    /// Returns the number of keys with expectations.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// Returns `true` if no key has expectations.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
 }
 
 fn count(n: usize) -> i64 {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fmt::Display, hash::Hash, sync::Arc, time::Duration};
 
-use dashmap::{DashMap, mapref::entry::Entry};
+use dashmap::{DashMap, Entry};
 use kcm_clock::Clock;
 use tracing::error;
 
@@ -56,14 +56,12 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
     pub fn expect_deletions(&self, key: &K, deletions: impl IntoIterator<Item = D>) {
         let deletions: HashSet<D> = deletions.into_iter().collect();
         let count = deletions.len();
-        let entry = self.deletions.entry(key.clone());
-        if let Entry::Occupied(leftover) = &entry
-            && !leftover.get().is_empty()
-        {
-            error!(%key, leftover = leftover.get().len(), "clobbering existing delete keys");
-        }
         // Locked until the count is set: a deletion observed before would lower the previous count.
-        let _locked = entry.insert(deletions);
+        let mut expected = self.deletions.entry(key.clone()).or_default();
+        if !expected.is_empty() {
+            error!(%key, leftover = expected.len(), "clobbering existing delete keys");
+        }
+        *expected = deletions;
         self.counts.expect_deletions(key, count);
     }
 

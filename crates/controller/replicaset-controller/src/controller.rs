@@ -6,20 +6,16 @@ use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
 use kcm_controller_util::{PodControl, ReplicaSetControl};
 use kcm_events::EventRecorder;
-use kcm_expectations::UidTrackingExpectations;
+use kcm_expectations::{GroupResource, OwnWrites, ReadVersion};
 use kcm_informer::{Object, SharedInformer, Store};
-use kcm_runtime::{
-    ConsistencyStore, Controller, ErrorClass, GroupResource, NoSyncMetrics, Reconciler, Requeue, SyncMetrics,
-    consistency::ReadVersion,
-};
+use kcm_runtime::{Controller, ErrorClass, NoSyncMetrics, Reconciler, Requeue, SyncMetrics};
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
 use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty};
 
 use crate::{
     Inspection, KindConfig, ManageError, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError,
-    create::PodCreator, events::ReplicaSetEvents, execute::Executor, handlers, own_writes::OwnWrites,
-    pending_creates::PendingCreates, sync::Syncer,
+    create::PodCreator, events::ReplicaSetEvents, execute::Executor, handlers, sync::Syncer,
 };
 
 /// Maximum number of pods that one sync creates or deletes.
@@ -118,24 +114,19 @@ impl ReplicaSetController {
     pub fn new(config: ReplicaSetControllerConfig) -> Self {
         let ReplicaSetControllerConfig { clock, random, pods, replica_sets, options, .. } = config;
         let kind_config = options.kind_config;
-        // Pods also if own writes are not awaited: `PendingCreates` lowers expectations twice for a pod that was created
-        // by a request without a response.
+        // Pods also if own writes are not awaited: `PodCreator` lowers expectations twice for a pod that was created by a
+        // request without a response.
         let mut caches = vec![(GroupResource::PODS, read_version(pods.store()))];
         if kind_config.reads_own_writes {
             caches.push((GroupResource::REPLICA_SETS, read_version(replica_sets.store())));
         }
-        let own_writes = Arc::new(OwnWrites {
-            expectations: UidTrackingExpectations::new(Arc::clone(&clock)),
-            consistency: ConsistencyStore::new(caches),
-            pods: pods.store(),
-        });
+        let own_writes = Arc::new(OwnWrites::new(Arc::clone(&clock), caches));
         let events = Arc::new(ReplicaSetEvents { kind_config, recorder: config.recorder });
         let creator = PodCreator {
             clock: Arc::clone(&clock),
             random,
             pods: pods.store(),
             pod_control: Arc::clone(&config.pod_control),
-            pending_creates: PendingCreates::default(),
             own_writes: Arc::clone(&own_writes),
             events: Arc::clone(&events),
         };
@@ -163,7 +154,7 @@ impl ReplicaSetController {
             .sync_metrics(options.sync_metrics)
             .sync_log(options.sync_log)
             .workers(options.workers)
-            .write_records(own_writes)
+            .own_writes(own_writes)
             .reconciles(&replica_sets)
             .owns(handlers::pods(&pods, replica_sets.store(), kind_config.kind))
             .build(syncer);

@@ -1,4 +1,4 @@
-//! Creation of pods. `pending_creates.rs` describes when a pod is created at most once.
+//! Creation of pods. `pending_names.rs` of `kcm_expectations` describes when a pod is created at most once.
 
 use std::{
     collections::HashSet,
@@ -13,17 +13,12 @@ use kcm_clock::{Clock, Random, generate_name};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{PodControl, PodManifest, slow_start_batch};
 use kcm_events::EventType;
+use kcm_expectations::{Attempts, GroupResource, NextStep, OwnWrites};
 use kcm_informer::{Store, is_newer};
 use parking_lot::Mutex;
 use tracing::debug;
 
-use crate::{
-    ManageError,
-    events::ReplicaSetEvents,
-    execute::Performed,
-    own_writes::OwnWrites,
-    pending_creates::{Attempts, NextStep, PendingCreates},
-};
+use crate::{ManageError, events::ReplicaSetEvents, performed::Performed};
 
 /// Size of the first batch of creates. Each following batch is twice as large.
 ///
@@ -41,7 +36,6 @@ pub(crate) struct PodCreator {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pods: Store<Pod>,
     pub(crate) pod_control: Arc<dyn PodControl>,
-    pub(crate) pending_creates: PendingCreates,
     pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) events: Arc<ReplicaSetEvents>,
 }
@@ -122,7 +116,7 @@ impl PodCreator {
         count: usize,
     ) -> (usize, Performed) {
         let now = self.clock.monotonic();
-        let pending = self.pending_creates.names(owner);
+        let pending = self.own_writes.names.pending(&owner.key(), &owner.uid);
         let creation = Creation {
             replica_set,
             owner,
@@ -146,10 +140,9 @@ impl PodCreator {
             self.create_pod(&creation, name)
         };
         let (created, failed) = slow_start_batch(requests, SLOW_START_INITIAL_BATCH_SIZE, create).await;
-        let base = creation.manifest.generate_name();
         let mut performed = Performed { error: failed, ..Performed::default() };
         if performed.error.is_none() {
-            performed.error = waiting.first().map(|name| still_pending(name, base));
+            performed.error = waiting.first().map(still_pending);
             performed.retry_after = waiting.iter().map(|(_, attempts)| attempts.wait(now)).min();
         }
         performed.has_events = creation.has_pod.into_inner();
@@ -175,7 +168,8 @@ impl PodCreator {
             Ok(pod) => {
                 creation.has_pod.store(true, Ordering::Relaxed);
                 let is_awaited = creation.is_owned(&pod) && creation.is_newer(&pod);
-                self.own_writes.pod_created(creation.owner, &pod, is_awaited);
+                let (owner, version) = (creation.owner, &pod.resource_version);
+                self.own_writes.created(&owner.key(), &owner.uid, GroupResource::PODS, version, is_awaited);
                 let message = format!("Created pod: {}", pod.key.name);
                 self.events.record(creation.replica_set, EventType::Normal, "SuccessfulCreate", message);
                 Ok(())
@@ -208,16 +202,17 @@ impl PodCreator {
         }
         let mut requests = 1;
         loop {
-            let earlier = self.pending_creates.requested(owner, &name.key.name, self.clock.monotonic());
+            let names = &self.own_writes.names;
+            let earlier = names.requested(&owner.key(), &owner.uid, &name.key.name, self.clock.monotonic());
             let error = match self.pod_control.create_pod(&name.key, manifest).await {
                 Ok(pod) => {
-                    self.pending_creates.remove(owner, &name.key.name);
+                    names.remove(&owner.key(), &name.key.name);
                     return Ok(Arc::new(pod));
                 }
                 Err(error) => error,
             };
             if !error.is_already_exists() {
-                self.failed(owner, name, earlier, &error);
+                self.failed(creation, name, earlier, &error);
                 return Err(error);
             }
             let existing = self.existing_pod(&name.key, creation).await?;
@@ -226,7 +221,7 @@ impl PodCreator {
                 Existing::Ours(pod) => return Ok(self.created_before(owner, name, pod)),
                 Existing::NotOurs => self.replace_name(creation, name),
                 // This request has not taken effect.
-                Existing::Gone => self.failed(owner, name, earlier, &error),
+                Existing::Gone => self.failed(creation, name, earlier, &error),
             }
             if requests == MAX_NAMES {
                 return Err(error);
@@ -237,7 +232,7 @@ impl PodCreator {
 
     /// Records that the pod of `name` was created by an earlier request.
     fn created_before(&self, owner: &OwnerIdentity, name: &PodName, pod: Arc<Pod>) -> Arc<Pod> {
-        self.pending_creates.remove(owner, &name.key.name);
+        self.own_writes.names.remove(&owner.key(), &name.key.name);
         if name.earlier.is_some() {
             // If the event is still to come, it lowers the expectation again. This is harmless, because the next sync waits
             // for the version of this pod. An expectation that is not lowered would block the ReplicaSet until it expires.
@@ -246,12 +241,18 @@ impl PodCreator {
         pod
     }
 
-    fn failed(&self, owner: &OwnerIdentity, name: &PodName, earlier: Option<Attempts>, error: &ApiError) {
-        self.pending_creates.failed(owner, &name.key.name, earlier, error, self.clock.monotonic());
+    /// Records that the last request for a name failed. A definite refusal has not taken effect and never will.
+    fn failed(&self, creation: &Creation<'_>, name: &PodName, earlier: Option<Attempts>, error: &ApiError) {
+        let is_taken = error.is_already_exists() && !error.may_have_taken_effect();
+        let is_unresolved = !is_taken && !error.is_definite_refusal();
+        let (name, base) = (&name.key.name, creation.manifest.generate_name());
+        let unresolved = is_unresolved.then(|| without_suffix(error.clone(), name, base).to_string().into());
+        let now = self.clock.monotonic();
+        self.own_writes.names.failed(&creation.owner.key(), name, earlier, unresolved, now);
     }
 
     fn replace_name(&self, creation: &Creation<'_>, name: &mut PodName) {
-        self.pending_creates.remove(creation.owner, &name.key.name);
+        self.own_writes.names.remove(&creation.owner.key(), &name.key.name);
         *name = self.generate_name(creation);
     }
 
@@ -303,9 +304,9 @@ impl std::fmt::Debug for Existing {
 }
 
 /// Returns the last error of a pod that this sync does not request, because an earlier request may still be executed.
-fn still_pending((name, attempts): &(Arc<str>, Attempts), base: &str) -> ManageError {
-    let unknown = || ApiError::Timeout(format!("creation of pod {name}"));
-    ManageError::Create(without_suffix(attempts.error.clone().unwrap_or_else(unknown), name, base))
+fn still_pending((name, attempts): &(Arc<str>, Attempts)) -> ManageError {
+    let unknown = || ApiError::Timeout(format!("creation of pod {name}")).to_string().into();
+    ManageError::Pending(attempts.error.clone().unwrap_or_else(unknown))
 }
 
 /// Replaces the name of the pod in the message of a rejected request by the `generateName` prefix.

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use kcm_api::ApiError;
 use kcm_controller_ref_manager::ClaimErrors;
 use kcm_controller_util::ManifestError;
-use kcm_runtime::consistency::NotReady;
+use kcm_expectations::NotReady;
 use thiserror::Error;
 
 /// Error of a sync. The sync is retried with back-off.
@@ -39,6 +39,9 @@ pub enum ManageError {
     /// The creation of a pod failed.
     #[error(transparent)]
     Create(ApiError),
+    /// An earlier creation of a pod failed, and may still be executed.
+    #[error("{0}")]
+    Pending(Arc<str>),
     /// The deletion of a pod failed.
     #[error("unable to delete pods: {0}")]
     Delete(#[source] ApiError),

@@ -1,17 +1,18 @@
 //! Writes of a sync.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicaSetStatus};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{PodControl, ReplicaSetControl};
 use kcm_events::EventType;
+use kcm_expectations::OwnWrites;
 use tracing::{debug, trace};
 
 use crate::{
     ManageError, Plan, PodDeletion, ReplicaSetMetrics, create::PodCreator, events::ReplicaSetEvents,
-    own_writes::OwnWrites,
+    performed::Performed,
 };
 
 /// Performs plans and status updates.
@@ -22,17 +23,6 @@ pub(crate) struct Executor {
     pub(crate) metrics: Arc<dyn ReplicaSetMetrics>,
     pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) events: Arc<ReplicaSetEvents>,
-}
-
-/// Result of the creations or deletions of a sync.
-#[derive(Debug, Default)]
-pub(crate) struct Performed {
-    /// First error.
-    pub(crate) error: Option<ManageError>,
-    /// `true` if a pod was created or deleted. Its watch event starts another sync.
-    pub(crate) has_events: bool,
-    /// Time after which the sync can make progress, if the error is that of an earlier request.
-    pub(crate) retry_after: Option<Duration>,
 }
 
 /// Number of retries of a rejected status update.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kcm_api::{ObjectKey, Selector};
 use kcm_controller_ref_manager::{Claim, OwnerIdentity, classify};
-use kcm_runtime::{KeyState, consistency::NotReady};
+use kcm_expectations::NotReady;
+use kcm_runtime::KeyState;
 
 use crate::{
     View,
@@ -41,7 +42,7 @@ impl Syncer {
             key: state,
             expectations: expectations.get(key).filter(|(add, del)| *add > 0 || *del > 0),
             pending_creates: Vec::new(),
-            not_ready: self.own_writes.consistency.not_ready(key),
+            not_ready: self.own_writes.versions.not_ready(key),
             view: None,
             claims: 0,
             plan: None,
@@ -49,7 +50,7 @@ impl Syncer {
         let Some(replica_set) = self.replica_sets.get(key) else { return inspection };
         let owner =
             OwnerIdentity::new(self.kind_config.api_version, self.kind_config.kind, &replica_set.metadata);
-        let pending = self.executor.creator.pending_creates.names(&owner);
+        let pending = self.own_writes.names.pending(key, &owner.uid);
         inspection.pending_creates = pending.into_iter().map(|(name, _)| name).collect();
         let Ok(selector) = Selector::new(replica_set.spec.selector.as_ref()) else { return inspection };
         let candidates = Candidates::find(&self.pods, &owner, &selector);

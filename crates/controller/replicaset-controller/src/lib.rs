@@ -14,9 +14,9 @@
 //! | pods to delete | `plan/pods_to_delete.rs` | yes |
 //! | reasons | `plan/reason.rs` | yes |
 //! | create and delete pods, update the status | `execute.rs` | |
-//! | create each pod once | `create.rs`, `pending_creates.rs` | |
+//! | create each pod once | `create.rs` | |
 //! | status and conditions | `status.rs` | yes |
-//! | wait until caches contain own writes | `own_writes.rs` | |
+//! | own writes that the caches do not contain yet | [`kcm_expectations`] | |
 //!
 //! Three decisions depend on responses of the API server and are therefore not part of [`plan()`]:
 //!
@@ -52,8 +52,7 @@ mod inspect;
 mod kind_config;
 mod lookup;
 mod metrics;
-mod own_writes;
-mod pending_creates;
+mod performed;
 mod plan;
 mod status;
 mod sync;

@@ -1,4 +1,4 @@
-use kcm_runtime::GroupResource;
+use kcm_expectations::GroupResource;
 
 /// Metrics of the controller. Methods are called from any task and must not block.
 ///

@@ -7,15 +7,16 @@ use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::{Clock, Timestamp};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::availability::min_next_pod_availability;
+use kcm_expectations::{GroupResource, OwnWrites};
 use kcm_informer::Store;
-use kcm_runtime::{GroupResource, Requeue};
+use kcm_runtime::Requeue;
 use tracing::{Span, error, trace};
 
 use crate::{
     KindConfig, ManageBlock, SyncError, View,
-    execute::{Executor, Performed},
+    execute::Executor,
     lookup::{Candidates, related_pods},
-    own_writes::OwnWrites,
+    performed::Performed,
     plan::plan,
     status::{calculate_status, only_generation_differs},
 };
@@ -35,31 +36,21 @@ pub(crate) struct Syncer {
 impl Syncer {
     /// Creates or deletes pods of the ReplicaSet at `key`, and updates its status.
     ///
-    /// The order of the steps is upstream's (US-5.3).
+    /// The order of the steps is upstream's (US-5.3). [`kcm_expectations`] has the reasons for that of the reads.
     ///
     /// Upstream counterpart: `syncReplicaSet`.
     pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        let OwnWrites { expectations, consistency, .. } = &*self.own_writes;
-        // Before the ReplicaSet is read: even its absence may be outdated.
-        consistency.ensure_ready(key).inspect_err(|behind| {
-            self.executor.metrics.stale_sync_skip(behind.resource);
-        })?;
+        let expectations_met = self
+            .own_writes
+            .begin(key, |pod| self.pods.get(pod).is_some())
+            .inspect_err(|behind| self.executor.metrics.stale_sync_skip(behind.resource))?;
 
-        let pending_creates = &self.executor.creator.pending_creates;
         let Some(replica_set) = self.replica_sets.get(key) else {
             trace!("{} has been deleted", self.kind_config.kind);
-            consistency.clear(key, None);
-            expectations.delete(key);
-            pending_creates.clear(key);
+            self.own_writes.forget(key);
             return Ok(Requeue::Done);
         };
-
         Span::current().record("uid", &*replica_set.metadata.uid);
-
-        // The caches contain the versions of all creations that the API server has confirmed.
-        expectations.observe_answered_creations(key);
-        // Before the pods are listed: if a pod was observed after the list, the sync would create it again.
-        let expectations_met = expectations.satisfied(key);
 
         let selector = match Selector::new(replica_set.spec.selector.as_ref()) {
             Ok(selector) => selector,
@@ -72,11 +63,6 @@ impl Syncer {
 
         let owner =
             OwnerIdentity::new(self.kind_config.api_version, self.kind_config.kind, &replica_set.metadata);
-        // Before the pods are listed: the list must contain the pod of a name that is no longer pending.
-        pending_creates.retain(&owner, |name| {
-            let key = ObjectKey { namespace: Arc::clone(&key.namespace), name: name.into() };
-            self.pods.get(&key).is_none()
-        });
         let candidates = Candidates::find(&self.pods, &owner, &selector);
         let control = PodOwnerControl { executor: &self.executor, owner: &owner };
         let mut active = claim(&owner, &selector, candidates.active, &control).await.into_result()?;
@@ -102,7 +88,7 @@ impl Syncer {
         }
         let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;
-        consistency.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
+        self.own_writes.versions.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
 
         let Some(source) = error else { return Ok(self.requeue(&updated, &view, now)) };
         let next_availability = self.next_availability(&updated, &view, now);
@@ -192,7 +178,9 @@ impl OwnerControl<Pod> for PodOwnerControl<'_> {
         let pod = self.executor.pod_control.patch_pod(&pod.key, patch).await?;
         // As upstream, a sync does not wait for a released pod.
         if patch.is_adoption() {
-            self.executor.own_writes.pod_written(self.owner, &pod);
+            let (key, uid) = (self.owner.key(), Arc::clone(&self.owner.uid));
+            let versions = &self.executor.own_writes.versions;
+            versions.wrote_at(&key, uid, GroupResource::PODS, &pod.resource_version);
         }
         Ok(pod)
     }

@@ -17,22 +17,19 @@ use kcm_clock::{Clock, FakeClock, Random, SeededRandom, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers};
 use kcm_events::FakeRecorder;
-use kcm_expectations::UidTrackingExpectations;
+use kcm_expectations::{GroupResource, OwnWrites, ReadVersion};
 use kcm_informer::{
     EventHandler, InformerConfig, SharedInformer, StoreWriter,
     testing::{FakeSource, SetResourceVersion},
 };
-use kcm_runtime::{
-    ConsistencyStore, GroupResource, Queue, Watch, WriteRecords, consistency::ReadVersion, owned_handler,
-    primary_handler,
-};
+use kcm_runtime::{KeyQueue, Watch, owned_handler, primary_handler};
 use kcm_workqueue::QueueConfig;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     REPLICA_SET, ReplicaSetMetrics, create::PodCreator, events::ReplicaSetEvents, execute::Executor,
-    handlers, own_writes::OwnWrites, pending_creates::PendingCreates, sync::Syncer,
+    handlers, sync::Syncer,
 };
 
 /// Current time of all tests.
@@ -329,7 +326,7 @@ pub(crate) struct World {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) syncer: Syncer,
-    pub(crate) queue: Queue,
+    pub(crate) queue: KeyQueue,
     pub(crate) pod_handler: Arc<dyn EventHandler<Pod>>,
     pub(crate) replica_set_handler: Arc<dyn EventHandler<ReplicaSet>>,
 }
@@ -346,7 +343,7 @@ impl World {
         Self::with(clock.clone(), Arc::new(clock), random, 500, true)
     }
 
-    /// An empty world with a burst, and without a [`ConsistencyStore`]: syncs wait for expectations alone.
+    /// An empty world with a burst, and without versions of caches: syncs wait for expectations alone.
     pub(crate) fn without_consistency(burst_replicas: usize) -> Self {
         let clock = FakeClock::new(now());
         let random = Arc::new(SeededRandom::new(1));
@@ -375,18 +372,14 @@ impl World {
             (GroupResource::PODS, Arc::new(move || pod_store.last_sync_resource_version())),
             (GroupResource::REPLICA_SETS, Arc::new(move || replica_set_store.last_sync_resource_version())),
         ];
-        let own_writes = Arc::new(OwnWrites {
-            expectations: UidTrackingExpectations::new(expectations_clock),
-            consistency: ConsistencyStore::new(versions.into_iter().filter(|_| is_consistent)),
-            pods: pods.reader(),
-        });
+        let caches = versions.into_iter().filter(|_| is_consistent);
+        let own_writes = Arc::new(OwnWrites::new(expectations_clock, caches));
         let events = Arc::new(ReplicaSetEvents { kind_config: REPLICA_SET, recorder: recorder.clone() });
         let creator = PodCreator {
             clock: Arc::new(clock.clone()),
             random,
             pods: pods.reader(),
             pod_control: cluster.clone(),
-            pending_creates: PendingCreates::default(),
             own_writes: own_writes.clone(),
             events: events.clone(),
         };
@@ -408,10 +401,11 @@ impl World {
             burst_replicas,
             coalesce_status_writes: true,
         };
-        let queue = Queue::new(QueueConfig::new("replicaset", Arc::new(clock.clone())));
-        let records: Vec<Arc<dyn WriteRecords>> = vec![own_writes.clone()];
+        let queue = KeyQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone())));
+        let records = Some(own_writes.clone());
         let watch = handlers::pods(&idle_informer(&clock), replica_sets.reader(), REPLICA_SET.kind);
-        let pod_handler = owned_handler(watch, replica_sets.reader(), queue.clone(), records.clone());
+        let pod_handler =
+            owned_handler(watch, pods.reader(), replica_sets.reader(), queue.clone(), records.clone());
         let watch = Watch::new(&idle_informer(&clock));
         let replica_set_handler = primary_handler(watch, queue.clone(), records);
         let pods = Arc::new(Mutex::new(pods));

@@ -5,13 +5,13 @@ use std::{fmt, sync::Arc, time::Duration};
 use kcm_clock::Clock;
 use kcm_informer::{EventHandler, SharedInformer, Store};
 use kcm_meta::{Object, ObjectKey};
-use kcm_workqueue::{MetricsProvider, NoQueueMetrics, QueueConfig};
+use kcm_workqueue::{MetricsProvider, QueueConfig};
 
 use crate::{
-    ConsistencyStore, Controller, NoSyncMetrics, OwnedExpectations, Queue, Reconciler, SyncMetrics, Watch,
-    WriteRecords,
-    handlers::{Records, mapped_handler, owned_handler, primary_handler},
+    Controller, KeyQueue, OwnWrites, Reconciler, SyncMetrics, Watch,
+    handlers::{mapped_handler, owned_handler, primary_handler},
     health::Cache,
+    options::Options,
     sync_log::SyncLog,
 };
 
@@ -24,7 +24,7 @@ use crate::{
 /// and `watches`.
 #[must_use = "no informer is watched before `build`"]
 pub struct ControllerBuilder<P = NoPrimary> {
-    pub(crate) options: Options,
+    options: Options,
     primary: P,
     watches: Vec<Registration>,
 }
@@ -35,46 +35,16 @@ pub struct ControllerBuilder<P = NoPrimary> {
 pub struct NoPrimary;
 
 /// Registers the handler of a watch with its informer.
-type Registration = Box<dyn FnOnce(&Options, &Queue) -> Arc<dyn Cache> + Send>;
+type Registration = Box<dyn FnOnce(&Options, &KeyQueue) -> Arc<dyn Cache> + Send>;
 
-/// Options of a controller.
-pub(crate) struct Options {
-    pub(crate) name: &'static str,
-    queue_name: &'static str,
-    pub(crate) clock: Arc<dyn Clock>,
-    queue_metrics: Arc<dyn MetricsProvider>,
-    pub(crate) sync_metrics: Arc<dyn SyncMetrics>,
-    pub(crate) workers: usize,
-    pub(crate) drain_timeout: Option<Duration>,
-    pub(crate) leader_gate: Option<LeaderGate>,
-    pub(crate) expectations: Option<Arc<OwnedExpectations>>,
-    pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
-    records: Records,
-    pub(crate) sync_log: Option<SyncLog>,
+impl Controller<()> {
+    /// Returns a builder for a controller without watches. `name` is its name in logs; `clock` is the clock of the queue.
+    pub fn builder(name: &'static str, clock: Arc<dyn Clock>) -> ControllerBuilder {
+        ControllerBuilder { options: Options::new(name, clock), primary: NoPrimary, watches: Vec::new() }
+    }
 }
 
-/// Returns `true` while this process leads.
-pub(crate) type LeaderGate = Box<dyn Fn() -> bool + Send + Sync>;
-
 impl ControllerBuilder {
-    pub(crate) fn new(name: &'static str, clock: Arc<dyn Clock>) -> Self {
-        let options = Options {
-            name,
-            queue_name: name,
-            clock,
-            queue_metrics: Arc::new(NoQueueMetrics),
-            sync_metrics: Arc::new(NoSyncMetrics),
-            workers: 1,
-            drain_timeout: None,
-            leader_gate: None,
-            expectations: None,
-            own_writes: None,
-            records: Records::new(),
-            sync_log: None,
-        };
-        Self { options, primary: NoPrimary, watches: Vec::new() }
-    }
-
     /// Names the primary type, whose keys are reconciled. Each change enqueues the key of the object.
     ///
     /// Takes an informer, or a [`Watch`] with predicates.
@@ -82,8 +52,9 @@ impl ControllerBuilder {
         let watch = watch.into();
         let primary = watch.informer.store();
         let builder = ControllerBuilder { options: self.options, primary, watches: self.watches };
-        builder
-            .register(watch, |watch, options, queue| primary_handler(watch, queue, options.records.clone()))
+        builder.register(watch, |watch, options, queue| {
+            primary_handler(watch, queue, options.own_writes.clone())
+        })
     }
 }
 
@@ -95,7 +66,8 @@ impl<P: Object> ControllerBuilder<Store<P>> {
     pub fn owns<K: Object>(self, watch: impl Into<Watch<K>>) -> Self {
         let primaries = self.primary.clone();
         self.register(watch.into(), |watch, options, queue| {
-            owned_handler(watch, primaries, queue, options.records.clone())
+            let objects = watch.informer.store();
+            owned_handler(watch, objects, primaries, queue, options.own_writes.clone())
         })
     }
 }
@@ -121,7 +93,7 @@ impl<P> ControllerBuilder<P> {
     fn register<K: Object>(
         mut self,
         watch: Watch<K>,
-        handler: impl FnOnce(Watch<K>, &Options, Queue) -> Arc<dyn EventHandler<K>> + Send + 'static,
+        handler: impl FnOnce(Watch<K>, &Options, KeyQueue) -> Arc<dyn EventHandler<K>> + Send + 'static,
     ) -> Self {
         self.watches.push(Box::new(move |options, queue| {
             let informer = watch.informer.clone();
@@ -165,40 +137,16 @@ impl<P> ControllerBuilder<P> {
         self
     }
 
-    /// Lowers the expectations of a key when the informers of [owned](ControllerBuilder::owns) types report its objects, and
-    /// removes them when the primary object is deleted.
+    /// Updates `own_writes` with the changes of primary and [owned](ControllerBuilder::owns) objects, before their keys are
+    /// added to the queue.
     ///
-    /// The reconciler shares `expectations`. It sets them before it creates or deletes owned objects, and does neither
-    /// unless they are [satisfied](OwnedExpectations::satisfied). It checks that before it reads the cache of the owned
-    /// objects: an object that was observed in between would be created again. Everything else, such as the status and
-    /// finalizers, does not wait.
-    ///
-    /// A deletion is observed when it starts: the deletion timestamp is set, and the object is replaced without waiting for
-    /// its grace period. Deletions are identified by UID. A key is reconciled again when its expectations expire.
-    ///
-    /// With [`own_writes`](Self::own_writes), creations that the reconciler has reported as
-    /// [answered](OwnedExpectations::creation_answered) are observed as soon as the caches contain the versions of its
-    /// writes.
-    pub fn expectations(mut self, expectations: Arc<OwnedExpectations>) -> Self {
-        self.options.records.push(Arc::clone(&expectations) as _);
-        self.options.expectations = Some(expectations);
-        self
-    }
-
-    /// Postpones keys until the caches contain the writes that the reconciler has recorded for them
-    /// ([`ConsistencyStore::wrote_at`]).
-    pub fn own_writes(mut self, own_writes: Arc<ConsistencyStore>) -> Self {
-        self.options.records.push(Arc::clone(&own_writes) as _);
+    /// The reconciler shares `own_writes`. It calls [`OwnWrites::begin`] before it reads a cache, and classifies its error as
+    /// [`StaleCache`](crate::ErrorClass::StaleCache). It creates and deletes nothing while `begin` returns `false`. The key is
+    /// enqueued by the events that fulfil the expectations. In case that they never arrive, the reconciler may return
+    /// [`Requeue::After`](crate::Requeue::After) the time at which they
+    /// [expire](kcm_expectations::UidTrackingExpectations::expires_in).
+    pub fn own_writes(mut self, own_writes: Arc<OwnWrites>) -> Self {
         self.options.own_writes = Some(own_writes);
-        self
-    }
-
-    /// Updates `records` with the changes that the watches of primary and [owned](ControllerBuilder::owns) objects report.
-    ///
-    /// For controllers that check their records themselves. [`expectations`](Self::expectations) and
-    /// [`own_writes`](Self::own_writes) also postpone and requeue keys.
-    pub fn write_records(mut self, records: Arc<dyn WriteRecords>) -> Self {
-        self.options.records.push(records);
         self
     }
 
@@ -220,7 +168,7 @@ impl<P> ControllerBuilder<P> {
     pub fn build<R: Reconciler>(self, reconciler: R) -> Controller<R> {
         let mut config = QueueConfig::new(self.options.queue_name, Arc::clone(&self.options.clock));
         config.metrics = Arc::clone(&self.options.queue_metrics);
-        let queue = Queue::new(config);
+        let queue = KeyQueue::new(config);
         let caches = self.watches.into_iter().map(|register| register(&self.options, &queue)).collect();
         Controller::new(self.options, queue, caches, reconciler)
     }

@@ -3,32 +3,23 @@
 use std::{fmt, mem, ops::ControlFlow, sync::Arc, sync::atomic::AtomicU64, time::Duration};
 
 use kcm_clock::{Clock, Sleep};
-use kcm_expectations::UidTrackingExpectations;
 use kcm_meta::ObjectKey;
-use kcm_workqueue::{RateLimitingQueue, WorkItem};
+use kcm_workqueue::WorkItem;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace};
 
 use crate::{
-    ConsistencyStore, ControllerBuilder, ControllerHealth, ErrorClass, KeyState, Reconciler, Requeue,
-    RunOutcome, SyncMetrics, SyncRecord, SyncResult,
-    builder::{LeaderGate, Options},
-    consistency::NotReady,
+    ControllerHealth, ErrorClass, KeyQueue, KeyState, Reconciler, Requeue, RunOutcome, SyncMetrics,
+    SyncRecord, SyncResult,
     health::{Busy, Cache, Running},
+    options::{LeaderGate, Options},
     sync_log::SyncLog,
     worker::run_workers,
 };
 
-/// Queue of a controller. Clones share the same queue.
-pub type Queue = RateLimitingQueue<ObjectKey>;
-
-/// Expected creations and deletions of owned objects, by the key of their owner. Deletions are identified by the UID of the
-/// object. See [`ControllerBuilder::expectations`].
-pub type OwnedExpectations = UidTrackingExpectations<ObjectKey, Arc<str>>;
-
 /// Informers, work queue and workers of one controller.
 ///
-/// Created by [`builder`](Self::builder). Informers add keys to the queue; [`run`](Self::run) calls the [`Reconciler`] for
+/// Created by [`builder`](Controller::builder). Informers add keys to the queue; [`run`](Self::run) calls the [`Reconciler`] for
 /// each key and requeues the key as the result demands.
 ///
 /// Upstream counterpart: the part of each controller that is not specific to it.
@@ -44,12 +35,10 @@ pub struct Controller<R> {
 struct Shared<R> {
     name: &'static str,
     reconciler: R,
-    queue: Queue,
+    queue: KeyQueue,
     clock: Arc<dyn Clock>,
     metrics: Arc<dyn SyncMetrics>,
     leader_gate: Option<LeaderGate>,
-    expectations: Option<Arc<OwnedExpectations>>,
-    own_writes: Option<Arc<ConsistencyStore>>,
     sync_log: Option<SyncLog>,
 }
 
@@ -58,53 +47,21 @@ struct Shared<R> {
 pub struct Step<E> {
     /// Key.
     pub key: ObjectKey,
-    /// Result.
-    pub outcome: Outcome<E>,
-}
-
-/// Result of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome<E> {
-    /// The reconciler returned the time of the next reconciliation.
-    Reconciled(Requeue),
-    /// The reconciler returned an error. The key is retried with back-off, unless the error is
+    /// Result of the reconciler. A key with an error is retried with back-off, unless the error is
     /// [terminal](ErrorClass::Terminal).
-    Failed(E),
-    /// The key was not reconciled, because a cache does not contain the controller's own writes yet. It is retried with
-    /// back-off.
-    NotReady(NotReady),
-}
-
-impl Controller<()> {
-    /// Returns a builder for a controller without watches. `name` is its name in logs; `clock` is the clock of the queue.
-    pub fn builder(name: &'static str, clock: Arc<dyn Clock>) -> ControllerBuilder {
-        ControllerBuilder::new(name, clock)
-    }
+    pub result: Result<Requeue, E>,
 }
 
 impl<R: Reconciler> Controller<R> {
-    pub(crate) fn new(options: Options, queue: Queue, caches: Vec<Arc<dyn Cache>>, reconciler: R) -> Self {
-        let Options {
-            name,
-            clock,
-            sync_metrics: metrics,
-            leader_gate,
-            expectations,
-            own_writes,
-            sync_log,
-            ..
-        } = options;
+    pub(crate) fn new(options: Options, queue: KeyQueue, caches: Vec<Arc<dyn Cache>>, reconciler: R) -> Self {
         let shared = Shared {
-            name,
+            name: options.name,
             reconciler,
             queue,
-            clock,
-            metrics,
-            leader_gate,
-            expectations,
-            own_writes,
-            sync_log,
+            clock: options.clock,
+            metrics: options.sync_metrics,
+            leader_gate: options.leader_gate,
+            sync_log: options.sync_log,
         };
         Self {
             shared: Arc::new(shared),
@@ -121,7 +78,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     /// Returns the queue. Keys can be added from any source of events.
-    pub fn queue(&self) -> Queue {
+    pub fn queue(&self) -> KeyQueue {
         self.shared.queue.clone()
     }
 
@@ -131,7 +88,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     /// Returns the state of `key` in the queue, and its last sync if the controller has a
-    /// [log](ControllerBuilder::sync_log).
+    /// [log](crate::ControllerBuilder::sync_log).
     pub fn key_state(&self, key: &ObjectKey) -> KeyState {
         let last_sync = self.shared.sync_log.as_ref().and_then(|log| log.get(key));
         KeyState { queue: self.shared.queue.state_of(key), last_sync }
@@ -150,7 +107,7 @@ impl<R: Reconciler> Controller<R> {
     /// Reconciles keys until `stop` is cancelled, and returns when the last reconciliation has ended.
     ///
     /// The first one starts when all informers have synced. The caller runs the informers. Keys that are in the queue when
-    /// `stop` is cancelled are still processed, within the [drain timeout](ControllerBuilder::drain_timeout); delayed
+    /// `stop` is cancelled are still processed, within the [drain timeout](crate::ControllerBuilder::drain_timeout); delayed
     /// keys are not.
     ///
     /// After [`RunOutcome::NotLeading`] it can be called again.
@@ -191,7 +148,7 @@ impl<R: Reconciler> Controller<R> {
     /// use std::{convert::Infallible, sync::Arc, time::Duration};
     ///
     /// use kcm_clock::{FakeClock, Timestamp};
-    /// use kcm_runtime::{Controller, ObjectKey, Outcome, Reconciler, Requeue};
+    /// use kcm_runtime::{Controller, ObjectKey, Reconciler, Requeue};
     ///
     /// const MINUTE: Duration = Duration::from_secs(60);
     ///
@@ -211,7 +168,7 @@ impl<R: Reconciler> Controller<R> {
     /// let controller = Controller::builder("example", Arc::new(clock.clone())).build(EveryMinute);
     /// controller.queue().add(ObjectKey::new("shop", "web"));
     /// let step = controller.step().await.unwrap();
-    /// assert_eq!(step.outcome, Outcome::Reconciled(Requeue::After(MINUTE)));
+    /// assert_eq!(step.result, Ok(Requeue::After(MINUTE)));
     /// assert!(controller.step().await.is_none());
     /// clock.step(MINUTE);
     /// assert!(controller.step().await.is_some());
@@ -227,8 +184,8 @@ impl<R: Reconciler> Controller<R> {
         }
         let item = self.shared.queue.try_get()?;
         let key = ObjectKey::clone(&item);
-        let outcome = self.shared.process(item, None).await;
-        Some(Step { key, outcome })
+        let result = self.shared.process(item, None).await;
+        Some(Step { key, result })
     }
 
     /// Processes keys until none is due. See [`step`](Self::step).
@@ -278,7 +235,7 @@ impl<R: Reconciler> Shared<R> {
             self.queue.add(item.clone());
             return ControlFlow::Break(());
         }
-        self.process(item, slot).await;
+        let _ = self.process(item, slot).await;
         ControlFlow::Continue(())
     }
 
@@ -287,7 +244,7 @@ impl<R: Reconciler> Shared<R> {
         &self,
         item: WorkItem<'static, ObjectKey>,
         slot: Option<&AtomicU64>,
-    ) -> Outcome<R::Error> {
+    ) -> Result<Requeue, R::Error> {
         let key: &ObjectKey = &item;
         let unfinished = Unfinished { queue: &self.queue, key };
         let started = self.clock.monotonic();
@@ -298,60 +255,23 @@ impl<R: Reconciler> Shared<R> {
         if let Some(message) = R::STARTED {
             span.in_scope(|| trace!("{message}"));
         }
-        let outcome = match self.postpone(key, &span) {
-            Some(postponed) => postponed,
-            None => match self.reconciler.reconcile(key).instrument(span.clone()).await {
-                Ok(requeue) => Outcome::Reconciled(requeue),
-                Err(error) => Outcome::Failed(error),
-            },
-        };
+        let reconciled = self.reconciler.reconcile(key).instrument(span.clone()).await;
         let duration = self.clock.monotonic().saturating_sub(started);
         span.in_scope(|| trace!(?duration, "{}", R::FINISHED));
-        let result = match &outcome {
-            Outcome::Reconciled(requeue) => {
+        let result = match &reconciled {
+            Ok(requeue) => {
                 self.requeue(key, *requeue);
                 SyncResult::Success
             }
-            Outcome::Failed(error) => self.retry(span, key, error),
-            Outcome::NotReady(_) => {
-                self.queue.add_backed_off(key.clone());
-                SyncResult::Stale
-            }
+            Err(error) => self.retry(span, key, error),
         };
-        // The events that fulfil the expectations enqueue the key earlier.
-        if let Some(remaining) =
-            self.expectations.as_ref().and_then(|expectations| expectations.expires_in(key))
-        {
-            self.queue.add_after(key.clone(), remaining);
-        }
         self.metrics.ended(duration, result);
-        self.log_sync(key, duration, result, &outcome);
+        if let Some(log) = &self.sync_log {
+            let error = reconciled.as_ref().err().map(ToString::to_string);
+            log.record(key, SyncRecord { ended: self.clock.now(), duration, result, error });
+        }
         mem::forget(unfinished);
-        outcome
-    }
-
-    fn log_sync(&self, key: &ObjectKey, duration: Duration, result: SyncResult, outcome: &Outcome<R::Error>) {
-        let Some(log) = &self.sync_log else { return };
-        let error = match outcome {
-            Outcome::Reconciled(_) => None,
-            Outcome::Failed(error) => Some(error.to_string()),
-            Outcome::NotReady(error) => Some(error.to_string()),
-        };
-        log.record(key, SyncRecord { ended: self.clock.now(), duration, result, error });
-    }
-
-    /// Returns the reason for which the key cannot be reconciled yet.
-    fn postpone(&self, key: &ObjectKey, span: &Span) -> Option<Outcome<R::Error>> {
-        let own_writes = self.own_writes.as_ref()?;
-        if let Err(error) = own_writes.ensure_ready(key) {
-            span.in_scope(|| debug!(err = %error, "Cache is behind own writes, retrying"));
-            return Some(Outcome::NotReady(error));
-        }
-        // The caches contain the versions of all creations that the API server has confirmed.
-        if let Some(expectations) = &self.expectations {
-            expectations.observe_answered_creations(key);
-        }
-        None
+        reconciled
     }
 
     fn requeue(&self, key: &ObjectKey, requeue: Requeue) {
@@ -412,7 +332,7 @@ impl<R: Reconciler> Shared<R> {
 
 /// Returns the key of an aborted reconciliation to the queue. Forgotten when the reconciliation is complete.
 struct Unfinished<'a> {
-    queue: &'a Queue,
+    queue: &'a KeyQueue,
     key: &'a ObjectKey,
 }
 

@@ -7,14 +7,11 @@ use kcm_meta::{Object, ObjectKey};
 use tracing::trace;
 
 use crate::{
-    Change, Queue, Watch, WriteRecords, owner_of,
+    Change, KeyQueue, OwnWrites, Watch, owner_of,
     watch::{Orphans, Predicate},
 };
 
-/// Records that the handlers of a controller update.
-pub(crate) type Records = Vec<Arc<dyn WriteRecords>>;
-
-/// Handler that passes changes which satisfy all predicates to a mapping.
+/// Handler that checks the predicates of a watch.
 struct Handler<K, M> {
     predicates: Vec<Predicate<K>>,
     mapping: M,
@@ -22,27 +19,20 @@ struct Handler<K, M> {
 
 /// Reaction to a change.
 trait Mapping<K>: Send + Sync + 'static {
-    /// Called for every change, also if a predicate ignores it.
-    fn observe(&self, change: &Change<'_, K>) {
-        let _ = change;
-    }
+    /// Updates the records of own writes, and enqueues the keys of the change if all predicates are satisfied.
+    fn handle(&self, change: &Change<'_, K>, is_satisfied: bool);
 
     /// Called if the source of the objects was restored from a backup.
     fn restored(&self) {}
 
     /// Called after a relist.
     fn replaced(&self) {}
-
-    /// Enqueues the keys of a change.
-    fn enqueue(&self, change: &Change<'_, K>);
 }
 
 impl<K: Object, M: Mapping<K>> Handler<K, M> {
     fn handle(&self, change: &Change<'_, K>) {
-        self.mapping.observe(change);
-        if self.predicates.iter().all(|predicate| predicate(change)) {
-            self.mapping.enqueue(change);
-        }
+        let is_satisfied = self.predicates.iter().all(|predicate| predicate(change));
+        self.mapping.handle(change, is_satisfied);
     }
 }
 
@@ -74,10 +64,10 @@ impl<K: Object, M: Mapping<K>> EventHandler<K> for Handler<K, M> {
 #[doc(hidden)]
 pub fn primary_handler<K: Object>(
     watch: Watch<K>,
-    queue: Queue,
-    records: Vec<Arc<dyn WriteRecords>>,
+    queue: KeyQueue,
+    own_writes: Option<Arc<OwnWrites>>,
 ) -> Arc<dyn EventHandler<K>> {
-    Arc::new(Handler { predicates: watch.predicates, mapping: Primary { queue, records } })
+    Arc::new(Handler { predicates: watch.predicates, mapping: Primary { queue, own_writes } })
 }
 
 /// Returns the handler of [`ControllerBuilder::owns`](crate::ControllerBuilder::owns).
@@ -86,11 +76,12 @@ pub fn primary_handler<K: Object>(
 #[doc(hidden)]
 pub fn owned_handler<K: Object, P: Object>(
     watch: Watch<K>,
+    objects: Store<K>,
     primaries: Store<P>,
-    queue: Queue,
-    records: Vec<Arc<dyn WriteRecords>>,
+    queue: KeyQueue,
+    own_writes: Option<Arc<OwnWrites>>,
 ) -> Arc<dyn EventHandler<K>> {
-    let mapping = Owned { queue, primaries, orphans: watch.orphans, records };
+    let mapping = Owned { queue, objects, primaries, orphans: watch.orphans, own_writes };
     Arc::new(Handler { predicates: watch.predicates, mapping })
 }
 
@@ -101,140 +92,152 @@ pub fn owned_handler<K: Object, P: Object>(
 pub fn mapped_handler<K: Object, I: IntoIterator<Item = ObjectKey> + 'static>(
     watch: Watch<K>,
     keys: impl Fn(&K) -> I + Send + Sync + 'static,
-    queue: Queue,
+    queue: KeyQueue,
 ) -> Arc<dyn EventHandler<K>> {
     Arc::new(Handler { predicates: watch.predicates, mapping: Mapped { queue, keys } })
 }
 
 /// Enqueues the key of the object. Removes records about it when it is deleted.
 struct Primary {
-    queue: Queue,
-    records: Records,
+    queue: KeyQueue,
+    own_writes: Option<Arc<OwnWrites>>,
 }
 
 impl<K: Object> Mapping<K> for Primary {
-    fn observe(&self, change: &Change<'_, K>) {
+    fn handle(&self, change: &Change<'_, K>, is_satisfied: bool) {
         let gone = match change {
-            Change::Deleted(object) => object,
+            Change::Deleted(object) => Some(object),
             // Deleted and created again.
-            Change::Updated { old, new } if old.uid() != new.uid() => old,
-            Change::Added(_) | Change::Updated { .. } => return,
+            Change::Updated { old, new } if old.uid() != new.uid() => Some(old),
+            Change::Added(_) | Change::Updated { .. } => None,
         };
-        for records in &self.records {
-            records.primary_deleted(&gone.key(), gone.uid());
+        if let (Some(own_writes), Some(gone)) = (&self.own_writes, gone) {
+            own_writes.observe_owner_deletion(&gone.key(), gone.uid());
+        }
+        if is_satisfied {
+            let object = change.object();
+            trace!(object = %object.key(), uid = object.uid(), "Object {}", change.verb());
+            self.queue.add(object.key());
         }
     }
 
     fn restored(&self) {
-        restored(&self.records);
-    }
-
-    fn enqueue(&self, change: &Change<'_, K>) {
-        let object = change.object();
-        trace!(object = %object.key(), uid = object.uid(), "Object {}", change.verb());
-        self.queue.add(object.key());
+        if let Some(own_writes) = &self.own_writes {
+            own_writes.observe_restore();
+        }
     }
 }
 
 /// Enqueues the primary object that controls the object, before and after the change, and those that may adopt it.
 struct Owned<K, P> {
-    queue: Queue,
+    queue: KeyQueue,
+    objects: Store<K>,
     primaries: Store<P>,
     orphans: Option<Orphans<K>>,
-    records: Records,
-}
-
-fn restored(records: &Records) {
-    for records in records {
-        records.restored();
-    }
+    own_writes: Option<Arc<OwnWrites>>,
 }
 
 impl<K: Object, P: Object> Owned<K, P> {
-    fn added(&self, object: &K) {
-        if object.is_being_deleted() {
-            // After a restart, a list may contain an object that is already being deleted.
-            self.deleted(object);
-        } else if let Some(owner) = owner_of(&self.primaries, object) {
-            for records in &self.records {
-                records.created(&owner.key());
-            }
-        }
+    fn owner_key(&self, object: &K) -> Option<ObjectKey> {
+        owner_of(&self.primaries, object).map(|owner| owner.key())
     }
+}
 
-    fn deleted(&self, object: &K) {
-        if let Some(owner) = owner_of(&self.primaries, object) {
-            for records in &self.records {
-                records.deleted(&owner.key(), object);
+/// Updates `own_writes` with a change of an object. `former` is the owner before the change, if it was another one or the
+/// object was replaced.
+fn observe<K: Object>(
+    own_writes: &OwnWrites,
+    change: &Change<'_, K>,
+    former: Option<&ObjectKey>,
+    owner: Option<&ObjectKey>,
+) {
+    let deleted = |owner: Option<&ObjectKey>, object: &K| {
+        if let Some(owner) = owner {
+            own_writes.observe_deletion(owner, &object.key());
+        }
+    };
+    let added = |object: &K| match owner {
+        // After a restart, a list may contain an object that is already being deleted.
+        _ if object.is_being_deleted() => deleted(owner, object),
+        Some(owner) => own_writes.observe_creation(owner),
+        None => {}
+    };
+    match change {
+        Change::Added(object) => added(object),
+        Change::Deleted(object) => deleted(owner, object),
+        // Deleted and created again.
+        //
+        // DEVIATION: upstream does not compare UIDs.
+        Change::Updated { old, new } if old.uid() != new.uid() => {
+            deleted(former, old);
+            added(new);
+        }
+        Change::Updated { old, new } => {
+            // A terminating object is replaced without waiting for its grace period.
+            if new.is_being_deleted() {
+                deleted(owner, new);
+            }
+            // DEVIATION: upstream does not lower the expectation of the former owner. The event of the deletion does not
+            // name it, and it would wait until the expectation expires.
+            if old.controller().map(|owner| owner.uid) != new.controller().map(|owner| owner.uid) {
+                deleted(former, old);
             }
         }
     }
 }
 
 impl<K: Object, P: Object> Mapping<K> for Owned<K, P> {
-    fn observe(&self, change: &Change<'_, K>) {
-        if self.records.is_empty() {
+    fn handle(&self, change: &Change<'_, K>, is_satisfied: bool) {
+        let is_resync = matches!(change, Change::Updated { old, new }
+            if old.uid() == new.uid() && old.resource_version() == new.resource_version());
+        let own_writes = self.own_writes.as_ref().filter(|_| !is_resync);
+        if own_writes.is_none() && !is_satisfied {
             return;
         }
-        match change {
-            Change::Added(object) => self.added(object),
-            Change::Deleted(object) => self.deleted(object),
-            // Deleted and created again.
-            //
-            // DEVIATION: upstream does not compare UIDs.
-            Change::Updated { old, new } if old.uid() != new.uid() => {
-                self.deleted(old);
-                self.added(new);
-            }
-            // A resync.
-            Change::Updated { old, new } if old.resource_version() == new.resource_version() => {}
-            Change::Updated { old, new } => {
-                // A terminating object is replaced without waiting for its grace period.
-                if new.is_being_deleted() {
-                    self.deleted(new);
-                }
-                // DEVIATION: upstream does not lower the expectation of the former owner. The event of the deletion does
-                // not name it, and it would wait until the expectation expires.
-                if old.controller().map(|owner| owner.uid) != new.controller().map(|owner| owner.uid) {
-                    self.deleted(old);
-                }
-            }
-        }
-    }
-
-    fn restored(&self) {
-        restored(&self.records);
-    }
-
-    /// DEVIATION: if an object was created or adopted, and deleted, between two lists, upstream waits until the expectations
-    /// expire, or until the progress deadline.
-    fn replaced(&self) {
-        for key in self.records.iter().flat_map(|records| records.relisted()) {
-            self.queue.add(key);
-        }
-    }
-
-    fn enqueue(&self, change: &Change<'_, K>) {
         let former = match change {
-            Change::Updated { old, new } if old.controller() != new.controller() => Some(*old),
+            Change::Updated { old, new }
+                if old.uid() != new.uid() || old.controller() != new.controller() =>
+            {
+                self.owner_key(old)
+            }
             _ => None,
         };
-        for object in former.into_iter().chain([change.object()]) {
-            if let Some(owner) = owner_of(&self.primaries, &**object) {
-                trace!(owner = %owner.key(), object = %object.key(), "Owned object {}", change.verb());
-                self.queue.add(owner.key());
-            }
+        let owner = self.owner_key(change.object());
+        if let Some(own_writes) = own_writes {
+            observe(own_writes, change, former.as_ref(), owner.as_ref());
+        }
+        if !is_satisfied {
+            return;
+        }
+        for owner in former.into_iter().chain(owner) {
+            trace!(%owner, object = %change.object().key(), "Owned object {}", change.verb());
+            self.queue.add(owner);
         }
         for key in self.orphans.iter().flat_map(|orphans| orphans(change)) {
             trace!(owner = %key, object = %change.object().key(), "Orphan {}", change.verb());
             self.queue.add(key);
         }
     }
+
+    fn restored(&self) {
+        if let Some(own_writes) = &self.own_writes {
+            own_writes.observe_restore();
+        }
+    }
+
+    /// DEVIATION: if an object was created or adopted, and deleted, between two lists, upstream waits until the expectations
+    /// expire, or until the progress deadline.
+    fn replaced(&self) {
+        let Some(own_writes) = &self.own_writes else { return };
+        for owner in own_writes.observe_relist::<K>(|object| self.objects.read().get(object).is_some()) {
+            self.queue.add(owner);
+        }
+    }
 }
 
 /// Enqueues the keys that a function returns for the states before and after the change.
 struct Mapped<F> {
-    queue: Queue,
+    queue: KeyQueue,
     keys: F,
 }
 
@@ -244,8 +247,8 @@ where
     F: Fn(&K) -> I + Send + Sync + 'static,
     I: IntoIterator<Item = ObjectKey>,
 {
-    fn enqueue(&self, change: &Change<'_, K>) {
-        for key in change.states().flat_map(|object| (self.keys)(object)) {
+    fn handle(&self, change: &Change<'_, K>, is_satisfied: bool) {
+        for key in change.states().filter(|_| is_satisfied).flat_map(|object| (self.keys)(object)) {
             self.queue.add(key);
         }
     }

@@ -40,26 +40,21 @@
 //! | [`ControllerBuilder`] | watched types and options |
 //! | [`Watch`], [`predicate`] | changes that enqueue a key |
 //! | [`owner_of`] | the primary object that controls an object |
-//! | [`WriteRecords`] | records of own writes, which watches update |
+//! | [`ControllerBuilder::own_writes`] | expectations and other records of own writes, which watches update |
 //! | [`Controller::run`] | workers, until a token is cancelled; queued keys are processed before it returns |
 //! | [`Controller::step`], [`Controller::drain`] | the same for tests: one key, or all that are queued, without waiting |
 //! | [`Controller::health`] | checks for `/readyz` and `/healthz` |
-//! | [`consistency`] | wait until caches contain the controller's own writes |
 //! | [`SyncMetrics`] | hooks for metrics |
 //!
 //! *Not part of this crate:* API types, HTTP, and the election; [`ControllerBuilder::leader_gate`] takes its result.
 
 #![warn(missing_debug_implementations)]
 
-// In model tests, shuttle chooses the thread that takes a lock.
-#[cfg(feature = "shuttle")]
-extern crate shuttle_dashmap as dashmap;
-
 mod builder;
-pub mod consistency;
 mod controller;
 mod handlers;
 mod health;
+mod options;
 mod owner;
 pub mod predicate;
 mod reconciler;
@@ -68,15 +63,15 @@ mod sync_log;
 mod sync_metrics;
 mod watch;
 mod worker;
-mod write_records;
 
 pub use builder::{ControllerBuilder, NoPrimary};
-pub use consistency::{ConsistencyStore, GroupResource};
-pub use controller::{Controller, Outcome, OwnedExpectations, Queue, Step};
+pub use controller::{Controller, Step};
 #[doc(hidden)]
 pub use handlers::{mapped_handler, owned_handler, primary_handler};
 pub use health::{ControllerHealth, Unhealthy};
+pub use kcm_expectations::{GroupResource, NotReady, OwnWrites};
 pub use kcm_meta::ObjectKey;
+pub use options::KeyQueue;
 pub use owner::owner_of;
 pub use reconciler::Reconciler;
 pub use requeue::{ErrorClass, Requeue};
@@ -84,7 +79,6 @@ pub use sync_log::{KeyState, SyncRecord};
 pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
 pub use watch::{Change, Watch};
 pub use worker::RunOutcome;
-pub use write_records::WriteRecords;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use kcm_informer::Store;
-use kcm_meta::{Object, ObjectKey};
+use kcm_meta::Object;
 
 /// Namespace of cluster-scoped objects.
 static CLUSTER: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
@@ -17,10 +17,9 @@ static CLUSTER: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
 pub fn owner_of<P: Object>(owners: &Store<P>, object: &impl Object) -> Option<Arc<P>> {
     let uid = object.controller()?.uid;
     let mut key = object.controller_key()?;
-    let find = |key: &ObjectKey| owners.get(key).filter(|owner| owner.uid() == uid);
-    if let Some(owner) = find(&key) {
-        return Some(owner);
+    let owners = owners.read();
+    if owners.is_cluster_scoped() {
+        key.namespace = Arc::clone(&CLUSTER);
     }
-    key.namespace = Arc::clone(&CLUSTER);
-    find(&key)
+    owners.get(&key).filter(|owner| owner.uid() == uid).cloned()
 }

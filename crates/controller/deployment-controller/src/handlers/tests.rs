@@ -1,33 +1,31 @@
 use kcm_clock::{Clock, FakeClock, SeededRandom};
+use kcm_expectations::OwnWrites;
 use kcm_informer::{
     Deleted, EventHandler, InformerConfig,
     testing::{FakeSource, SetResourceVersion},
 };
-use kcm_runtime::{Queue, WriteRecords, mapped_handler, owned_handler, primary_handler};
+use kcm_runtime::{KeyQueue, mapped_handler, owned_handler, primary_handler};
 use kcm_workqueue::QueueConfig;
 use serde_json::json;
 
 use super::*;
 
-use crate::{
-    testing::{Caches, START, deployment, pod_of, replica_set, set_recreate},
-    written_objects::WrittenObjects,
-};
+use crate::testing::{Caches, START, deployment, pod_of, replica_set, set_recreate};
 
 /// Handlers of the controller's watches, and their queue.
 struct Handlers {
-    queue: Queue,
+    queue: KeyQueue,
     deployments: Arc<dyn EventHandler<Deployment>>,
     replica_sets: Arc<dyn EventHandler<ReplicaSet>>,
     pods: Arc<dyn EventHandler<Pod>>,
-    written_objects: Arc<WrittenObjects>,
+    own_writes: Arc<OwnWrites>,
 }
 
 fn handlers(caches: &Caches) -> Handlers {
     let clock: Arc<dyn Clock> = Arc::new(FakeClock::new(kcm_api::Time::from_unix(START).timestamp()));
-    let queue = Queue::new(QueueConfig::new("test", Arc::clone(&clock)));
-    let written_objects = Arc::new(WrittenObjects::default());
-    let records: Vec<Arc<dyn WriteRecords>> = vec![written_objects.clone()];
+    let queue = KeyQueue::new(QueueConfig::new("test", Arc::clone(&clock)));
+    let own_writes = Arc::new(OwnWrites::new(Arc::clone(&clock), []));
+    let records = Some(Arc::clone(&own_writes));
     let deployments = caches.deployments.reader();
     let recreates = Recreates {
         deployments: deployments.clone(),
@@ -37,14 +35,20 @@ fn handlers(caches: &Caches) -> Handlers {
     let replica_sets = replica_sets(&idle_informer(&clock), deployments.clone());
     Handlers {
         deployments: primary_handler(Watch::new(&idle_informer(&clock)), queue.clone(), records.clone()),
-        replica_sets: owned_handler(replica_sets, deployments, queue.clone(), records),
+        replica_sets: owned_handler(
+            replica_sets,
+            caches.replica_sets.reader(),
+            deployments,
+            queue.clone(),
+            records,
+        ),
         pods: mapped_handler(
             pods(&idle_informer(&clock)),
             move |pod| recreates.continued_by(pod),
             queue.clone(),
         ),
         queue,
-        written_objects,
+        own_writes,
     }
 }
 
@@ -346,7 +350,7 @@ async fn relist_enqueues_deployments_whose_replica_sets_were_not_observed() {
     let handlers = handlers(&Caches::with(&[&d], &[]));
     handlers.replica_sets.on_replace();
     assert_eq!(queued(&handlers).await, [""; 0]);
-    handlers.written_objects.replica_set(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));
+    handlers.own_writes.objects.wrote(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));
     handlers.replica_sets.on_replace();
     assert_eq!(queued(&handlers).await, ["d1"]);
 }
@@ -359,9 +363,9 @@ async fn restored_cache_removes_the_records_of_own_writes() {
         |handlers: &Handlers| handlers.replica_sets.on_restore(),
     ] {
         let handlers = handlers(&Caches::with(&[&d], &[]));
-        handlers.written_objects.deployment(&Arc::new(d.clone()));
-        handlers.written_objects.replica_set(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));
+        handlers.own_writes.objects.wrote(&d.metadata.key(), &Arc::new(d.clone()));
+        handlers.own_writes.objects.wrote(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));
         restored(&handlers);
-        assert!(handlers.written_objects.is_empty());
+        assert!(handlers.own_writes.objects.is_empty());
     }
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use kcm_clock::FakeClock;
 use kcm_deployment_util::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
+use kcm_expectations::OwnWrites;
 
 use super::*;
 use crate::testing::{
@@ -26,7 +27,7 @@ fn syncer(caches: &Caches, cluster: FakeCluster) -> (Syncer, Arc<FakeApiServer>,
             replica_set_control: Arc::clone(&server) as _,
             recorder: Arc::clone(&recorder) as _,
             replica_sets: caches.replica_sets.reader(),
-            written_objects: Arc::default(),
+            own_writes: Arc::new(OwnWrites::new(Arc::new(clock()), [])),
         },
         terminating_replicas: true,
         coalesce_status_writes: true,
@@ -431,9 +432,8 @@ mod recreate {
         assert_eq!(test.sync().await, [""; 0], "the cache contains 0 replicas, which are not observed");
         test.cache_old(2);
         assert_eq!(test.sync().await, [CREATE]);
-        let written = &test.syncer.executor.written_objects;
         let key = test.deployment.metadata.key();
-        assert!(written.unobserved_scale_downs(&key).is_empty());
+        assert!(test.syncer.executor.own_writes.objects.unobserved(&key).is_empty());
     }
 
     /// A new pod of the old ReplicaSet was reported before its status.
@@ -518,10 +518,10 @@ async fn not_found_removes_the_own_write() {
     written.metadata.resource_version = "15".to_owned();
     written.spec.replicas = Some(5);
     let (syncer, server, _) = syncer(&Caches::with(&[&d], &[&cached]), cluster(&d, &[]));
-    let written_objects = &syncer.executor.written_objects;
-    written_objects.replica_set(&d.metadata.key(), &Arc::new(written));
+    let objects = &syncer.executor.own_writes.objects;
+    objects.wrote(&d.metadata.key(), &Arc::new(written));
     let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
     assert!(error.to_string().ends_with("not found"), "{error}");
     assert_eq!(server.requests()[0], "update replica set web-1 to 5 replicas");
-    assert!(written_objects.is_empty(), "{written_objects:?}");
+    assert!(objects.is_empty(), "{objects:?}");
 }

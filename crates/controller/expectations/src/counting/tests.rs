@@ -50,7 +50,7 @@ fn keys_are_independent() {
     expectations.creation_observed(&"a");
     assert!(expectations.satisfied(&"a"));
     assert!(!expectations.satisfied(&"b"));
-    assert_eq!(expectations.len(), 2);
+    assert_eq!(expectations.records.len(), 2);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn observation_without_expectations_has_no_effect() {
     expectations.lower(&RS, 3, 3);
     expectations.raise(&RS, 3, 3);
     assert_eq!(expectations.get(&RS), None);
-    assert!(expectations.is_empty());
+    assert!(expectations.records.is_empty());
 }
 
 /// Upstream: TestControllerExpectations, negative allowed.

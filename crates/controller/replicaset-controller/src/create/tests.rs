@@ -51,7 +51,7 @@ async fn sync(world: &World, key: &ObjectKey) -> (String, String) {
 
 fn pending(world: &World) -> Vec<String> {
     let owner = OwnerIdentity::new("apps/v1", "ReplicaSet", &replica_set("web", 1).metadata);
-    let names = world.syncer.executor.creator.pending_creates.names(&owner);
+    let names = world.own_writes.names.pending(&owner.key(), &owner.uid);
     names.iter().map(|(name, _)| name.to_string()).collect()
 }
 

@@ -309,17 +309,17 @@ async fn test_delete_controller_and_expectations() {
     for deleted in [Deleted::FinalState as fn(_) -> _, Deleted::FinalStateUnknown] {
         let (mut world, web, _) = world();
         let key = web.metadata.key();
-        world.own_writes.consistency.wrote_at(
+        world.own_writes.versions.wrote_at(
             &key,
             Arc::clone(&web.metadata.uid),
-            kcm_runtime::GroupResource::PODS,
+            kcm_expectations::GroupResource::PODS,
             "999",
         );
         world.add_pods([pod("of-an-older-version")]);
-        assert!(world.own_writes.consistency.ensure_ready(&key).is_err());
+        assert!(world.own_writes.versions.ensure_ready(&key).is_err());
         world.replica_set_handler.on_delete(&deleted(Arc::new(web)));
         assert_eq!(world.own_writes.expectations.get(&key), None);
-        assert_eq!(world.own_writes.consistency.ensure_ready(&key), Ok(()));
+        assert_eq!(world.own_writes.versions.ensure_ready(&key), Ok(()));
         assert_eq!(world.take_queued().await, ["web"]);
     }
 }
@@ -365,9 +365,14 @@ async fn restored_cache_removes_the_records_of_own_writes() {
         let (world, web, _) = world();
         let (key, uid) = (web.metadata.key(), &web.metadata.uid);
         world.pods.lock().bookmark("5");
-        world.own_writes.consistency.wrote_at(&key, Arc::clone(uid), kcm_runtime::GroupResource::PODS, "999");
-        assert!(world.own_writes.consistency.ensure_ready(&key).is_err());
+        world.own_writes.versions.wrote_at(
+            &key,
+            Arc::clone(uid),
+            kcm_expectations::GroupResource::PODS,
+            "999",
+        );
+        assert!(world.own_writes.versions.ensure_ready(&key).is_err());
         restored(&world);
-        assert_eq!(world.own_writes.consistency.ensure_ready(&key), Ok(()));
+        assert_eq!(world.own_writes.versions.ensure_ready(&key), Ok(()));
     }
 }

@@ -422,7 +422,7 @@ async fn patch_pod_callbacks() {
         *world.cluster.refuse_creates.lock() = Some((0, refusal("no")));
         let _ = sync(&world, &key).await;
         world.replica_sets.bookmark("1000000");
-        assert_eq!(world.own_writes.consistency.ensure_ready(&key).is_err(), waits, "{name}");
+        assert_eq!(world.own_writes.versions.ensure_ready(&key).is_err(), waits, "{name}");
     }
 }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::Change;
+use crate::{Change, ControllerBuilder};
 
 /// Reconciler whose syncs return the given results, and then succeed.
 #[derive(Default)]
@@ -157,7 +157,8 @@ fn owned(name: &'static str, owner: (&'static str, &'static str)) -> Thing {
 
 impl Object for Thing {
     fn key(&self) -> ObjectKey {
-        ObjectKey::new("default", self.name)
+        let namespace = if self.name.starts_with("cluster-") { "" } else { "default" };
+        ObjectKey::new(namespace, self.name)
     }
 
     fn uid(&self) -> &str {
@@ -352,72 +353,93 @@ mod watches {
 }
 
 mod own_changes {
+    use kcm_expectations::{GroupResource, OwnWrites, ReadVersion};
+
     use super::*;
-    use crate::GroupResource;
+
+    /// Begins a sync with the records of own writes, and waits until expectations expire.
+    struct Expecting(Arc<OwnWrites>);
+
+    impl Reconciler for Expecting {
+        type Error = kcm_expectations::NotReady;
+
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, Self::Error> {
+            self.0.begin(key, |_| false)?;
+            Ok(self.0.expectations.expires_in(key).map_or(Requeue::Done, Requeue::After))
+        }
+
+        fn classify(_: &Self::Error) -> ErrorClass {
+            ErrorClass::StaleCache
+        }
+    }
+
+    /// A controller with the primary object `a` that owns `pod`.
+    async fn controller_of_a(env: &TestEnv) -> (Controller<Expecting>, Arc<OwnWrites>, ObjectKey) {
+        env.primaries.apply(thing("a", "uid-a"));
+        env.secondaries.apply(owned("pod", ("a", "uid-a")));
+        env.settle().await;
+        let store = env.secondary_informer.store();
+        let read: ReadVersion = Arc::new(move || store.last_sync_resource_version());
+        let own_writes = Arc::new(OwnWrites::new(Arc::new(env.clock.clone()), [(GroupResource::PODS, read)]));
+        let controller = env
+            .builder()
+            .reconciles(&env.primary_informer)
+            .owns(&env.secondary_informer)
+            .own_writes(Arc::clone(&own_writes))
+            .build(Expecting(Arc::clone(&own_writes)));
+        controller.drain().await;
+        (controller, own_writes, ObjectKey::new("default", "a"))
+    }
+
+    fn pod(name: &'static str) -> ObjectKey {
+        ObjectKey::new("default", name)
+    }
 
     /// A list after a restart may contain an object whose deletion has started.
     #[tokio::test]
     async fn added_terminating_object_is_a_deletion() {
         let env = TestEnv::new().await;
-        let (_controller, expectations) = with_expectations(&env).await;
-        let key = ObjectKey::new("default", "a");
-        expectations.expect_creations(&key, 1);
+        let (_controller, own_writes, key) = controller_of_a(&env).await;
+        own_writes.expectations.expect_creations(&key, 1);
         let terminating = Thing { is_terminating: true, ..owned("leaving", ("a", "uid-a")) };
         env.secondaries.apply(terminating);
         env.settle().await;
-        assert_eq!(expectations.get(&key), Some((1, 0)));
-    }
-
-    /// A controller with expectations, and the primary object `a` that owns `pod`.
-    async fn with_expectations(env: &TestEnv) -> (Controller<Scripted>, Arc<OwnedExpectations>) {
-        env.primaries.apply(thing("a", "uid-a"));
-        env.secondaries.apply(owned("pod", ("a", "uid-a")));
-        env.settle().await;
-        let expectations = Arc::new(OwnedExpectations::new(Arc::new(env.clock.clone())));
-        let controller = env
-            .builder()
-            .reconciles(&env.primary_informer)
-            .owns(&env.secondary_informer)
-            .expectations(Arc::clone(&expectations))
-            .build(Scripted::default());
-        controller.drain().await;
-        (controller, expectations)
+        assert_eq!(own_writes.expectations.get(&key), Some((1, 0)));
     }
 
     #[tokio::test]
     async fn key_is_reconciled_while_its_expectations_are_pending() {
         let env = TestEnv::new().await;
-        let (controller, expectations) = with_expectations(&env).await;
-        let key = ObjectKey::new("default", "a");
-        expectations.expect_creations(&key, 1);
+        let (controller, own_writes, key) = controller_of_a(&env).await;
+        own_writes.expectations.expect_creations(&key, 1);
         controller.queue().add(key.clone());
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Requeue::Done));
-        assert!(!expectations.satisfied(&key));
+        assert_eq!(controller.step().await.unwrap().result, Ok(Requeue::After(EXPIRY)));
+        assert_eq!(own_writes.begin(&key, |_| false), Ok(false));
         env.secondaries.apply(owned("new", ("a", "uid-a")));
         assert_eq!(env.processed(&controller).await, ["a"]);
-        assert!(expectations.satisfied(&key));
+        assert_eq!(own_writes.begin(&key, |_| false), Ok(true));
         env.primaries.delete(&key);
         env.settle().await;
-        assert_eq!(expectations.get(&key), None);
+        assert_eq!(own_writes.expectations.get(&key), None);
     }
 
     #[tokio::test]
     async fn deletion_is_observed_when_it_starts() {
         let env = TestEnv::new().await;
-        let (controller, expectations) = with_expectations(&env).await;
-        let key = ObjectKey::new("default", "a");
-        expectations.expect_deletions(&key, ["pod".into()]);
+        let (controller, own_writes, key) = controller_of_a(&env).await;
+        let expectations = &own_writes.expectations;
+        expectations.expect_deletions(&key, [pod("pod")]);
         // Another object of the same owner.
         env.secondaries.apply(owned("other", ("a", "uid-a")));
-        env.secondaries.delete(&ObjectKey::new("default", "other"));
+        env.secondaries.delete(&pod("other"));
         env.processed(&controller).await;
         assert!(!expectations.satisfied(&key));
         env.secondaries.apply(Thing { is_terminating: true, ..owned("pod", ("a", "uid-a")) });
         assert_eq!(env.processed(&controller).await, ["a"]);
         assert!(expectations.satisfied(&key), "waits for the end of the grace period");
         // The end of the deletion lowers nothing.
-        expectations.expect_deletions(&key, ["later".into()]);
-        env.secondaries.delete(&ObjectKey::new("default", "pod"));
+        expectations.expect_deletions(&key, [pod("later")]);
+        env.secondaries.delete(&pod("pod"));
         env.processed(&controller).await;
         assert_eq!(expectations.get(&key), Some((0, 1)));
     }
@@ -425,26 +447,28 @@ mod own_changes {
     #[tokio::test]
     async fn object_that_is_released_or_replaced_is_not_awaited() {
         let env = TestEnv::new().await;
-        let (controller, expectations) = with_expectations(&env).await;
-        let key = ObjectKey::new("default", "a");
-        expectations.expect_deletions(&key, ["pod".into()]);
+        let (controller, own_writes, key) = controller_of_a(&env).await;
+        let expectations = &own_writes.expectations;
+        expectations.expect_deletions(&key, [pod("pod")]);
         env.secondaries.apply(Thing { uid: "pod", ..thing("pod", "pod") });
         env.processed(&controller).await;
         assert!(expectations.satisfied(&key), "released");
         env.secondaries.apply(owned("next", ("a", "uid-a")));
         env.settle().await;
-        expectations.expect_deletions(&key, ["next".into()]);
+        expectations.expect_deletions(&key, [pod("next")]);
         env.secondaries.apply(Thing { uid: "again", ..owned("next", ("a", "uid-a")) });
         env.processed(&controller).await;
         assert!(expectations.satisfied(&key), "deleted and created again");
     }
 
+    /// Time after which expectations have expired.
+    const EXPIRY: Duration = EXPECTATIONS_TIMEOUT.saturating_add(Duration::from_nanos(1));
+
     #[tokio::test]
     async fn key_is_reconciled_when_its_expectations_expire() {
         let env = TestEnv::new().await;
-        let (controller, expectations) = with_expectations(&env).await;
-        let key = ObjectKey::new("default", "a");
-        expectations.expect_creations(&key, 1);
+        let (controller, own_writes, key) = controller_of_a(&env).await;
+        own_writes.expectations.expect_creations(&key, 1);
         env.clock.step(Duration::from_secs(100));
         controller.queue().add(key.clone());
         assert_eq!(controller.drain().await.len(), 1);
@@ -452,7 +476,7 @@ mod own_changes {
         assert!(controller.step().await.is_none());
         env.clock.step(Duration::from_nanos(1));
         assert_eq!(controller.drain().await.len(), 1);
-        assert!(expectations.satisfied(&key));
+        assert!(own_writes.expectations.satisfied(&key));
         env.clock.step(EXPECTATIONS_TIMEOUT * 2);
         assert!(controller.step().await.is_none(), "is reconciled once");
     }
@@ -460,31 +484,34 @@ mod own_changes {
     #[tokio::test]
     async fn key_waits_until_the_caches_contain_its_writes() {
         let env = TestEnv::new().await;
-        let uid = "uid-a";
-        env.primaries.apply(thing("a", uid));
-        env.settle().await;
-        let store = env.secondary_informer.store();
-        let read: crate::consistency::ReadVersion = Arc::new(move || store.last_sync_resource_version());
-        let own_writes = Arc::new(ConsistencyStore::new([(GroupResource::PODS, read)]));
-        let results = Arc::new(Results::default());
-        let controller = env
-            .builder()
-            .reconciles(&env.primary_informer)
-            .own_writes(Arc::clone(&own_writes))
-            .sync_metrics(Arc::clone(&results) as _)
-            .build(Scripted::default());
-        let key = ObjectKey::new("default", "a");
+        let (controller, own_writes, key) = controller_of_a(&env).await;
         let written = env.secondaries.version() + 1;
-        own_writes.wrote_at(&key, uid, GroupResource::PODS, &written.to_string());
-        assert!(matches!(controller.step().await.unwrap().outcome, Outcome::NotReady(_)));
+        own_writes.versions.wrote_at(&key, "uid-a", GroupResource::PODS, &written.to_string());
+        controller.queue().add(key.clone());
+        assert!(controller.step().await.unwrap().result.is_err());
         // Retried with back-off.
         assert!(controller.step().await.is_none());
-        env.secondaries.apply(owned("pod", ("a", "uid-a")));
+        env.secondaries.apply(owned("other", ("b", "uid-b")));
         env.settle().await;
         env.clock.step(Duration::from_millis(5));
-        assert_eq!(controller.step().await.unwrap().outcome, Outcome::Reconciled(Requeue::Done));
-        assert_eq!(*results.0.lock(), [SyncResult::Stale, SyncResult::Success]);
+        assert_eq!(controller.step().await.unwrap().result, Ok(Requeue::Done));
     }
+}
+
+#[tokio::test]
+async fn cluster_scoped_owner_of_a_namespaced_object_is_enqueued() {
+    let env = TestEnv::new().await;
+    let owner = ("cluster-a", "uid-a");
+    env.primaries.apply(thing(owner.0, owner.1));
+    env.settle().await;
+    let controller = env
+        .builder()
+        .reconciles(&env.primary_informer)
+        .owns(&env.secondary_informer)
+        .build(Scripted::default());
+    controller.drain().await;
+    env.secondaries.apply(owned("pod", owner));
+    assert_eq!(env.processed(&controller).await, ["cluster-a"]);
 }
 
 #[tokio::test]
@@ -495,14 +522,14 @@ async fn steps_follow_the_fake_clock() {
     assert_eq!(controller.step().await, None);
     controller.queue().add(key());
     let step = controller.step().await.unwrap();
-    assert_eq!(step, Step { key: key(), outcome: Outcome::Failed(Failure(ErrorClass::Failed)) });
+    assert_eq!(step, Step { key: key(), result: Err(Failure(ErrorClass::Failed)) });
     assert_eq!(controller.drain().await, []);
     env.clock.step(Duration::from_millis(5));
     assert_eq!(controller.drain().await.len(), 1);
     env.clock.step(Duration::from_secs(59));
     assert_eq!(controller.drain().await, []);
     env.clock.step(Duration::from_secs(1));
-    assert_eq!(controller.drain().await[0].outcome, Outcome::Reconciled(Requeue::Done));
+    assert_eq!(controller.drain().await[0].result, Ok(Requeue::Done));
 }
 
 mod running {

@@ -1,6 +1,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kcm_api::{Deployment, ObjectKey};
+use kcm_clock::{FakeClock, Timestamp};
 use kcm_controller_util::replica_set_indexers;
+use kcm_expectations::OwnWrites;
 use kcm_informer::StoreWriter;
 
 use super::*;
@@ -25,13 +28,17 @@ fn claimable_versions(writes: &WrittenObjects, cached: Option<&str>, seen: &str)
         store.apply(set_at(version));
     }
     store.bookmark(seen);
-    let sets = writes.claimable(&OwnerIdentity::from(&deployment(1)), &store.reader().read());
+    let sets = claimable(writes, &OwnerIdentity::from(&deployment(1)), &store.reader().read());
     sets.iter().map(|set| set.metadata.resource_version.clone()).collect()
+}
+
+fn key() -> ObjectKey {
+    deployment(1).metadata.key()
 }
 
 fn written(version: &str) -> WrittenObjects {
     let writes = WrittenObjects::default();
-    writes.replica_set(&deployment(1).metadata.key(), &set_at(version));
+    writes.wrote(&key(), &set_at(version));
     writes
 }
 
@@ -40,7 +47,7 @@ fn newer_version_is_used() {
     let writes = written("10");
     assert_eq!(claimable_versions(&writes, Some("9"), "9"), ["10"]);
     assert_eq!(claimable_versions(&writes, Some("11"), "11"), ["11"]);
-    assert!(writes.0.lock().is_empty(), "removed once the cache contains it");
+    assert!(writes.is_empty(), "removed once the cache contains it");
     assert_eq!(claimable_versions(&writes, Some("9"), "9"), ["9"]);
 }
 
@@ -58,7 +65,7 @@ fn created_replica_set_replaces_one_with_its_name() {
     let seen_with = |version: &str| {
         let mut store = StoreWriter::new(replica_set_indexers());
         store.apply(Arc::new(orphan(version)));
-        let sets = writes.claimable(&OwnerIdentity::from(&deployment(1)), &store.reader().read());
+        let sets = claimable(&writes, &OwnerIdentity::from(&deployment(1)), &store.reader().read());
         sets.iter().map(|set| set.metadata.resource_version.clone()).collect::<Vec<_>>()
     };
     assert_eq!(seen_with("9"), ["10"]);
@@ -69,9 +76,9 @@ fn created_replica_set_replaces_one_with_its_name() {
 #[test]
 fn deployment_remains_after_its_replica_sets() {
     let writes = written("10");
-    writes.deployment(&deployment_at("12"));
+    writes.wrote(&key(), &deployment_at("12"));
     assert_eq!(claimable_versions(&writes, Some("11"), "11"), ["11"]);
-    assert_eq!(writes.newest(deployment_at("11")).metadata.resource_version, "12");
+    assert_eq!(writes.newest(&key(), deployment_at("11")).metadata.resource_version, "12");
 }
 
 #[test]
@@ -90,21 +97,22 @@ fn incomparable_version_is_not_used() {
 #[test]
 fn deployment_is_used_for_the_same_uid_only() {
     let writes = WrittenObjects::default();
-    writes.deployment(&deployment_at("10"));
-    let version = |cached: Arc<Deployment>| writes.newest(cached).metadata.resource_version.clone();
+    writes.wrote(&key(), &deployment_at("10"));
+    let version = |cached: Arc<Deployment>| writes.newest(&key(), cached).metadata.resource_version.clone();
     assert_eq!(version(deployment_at("9")), "10");
     let mut another = deployment(1);
     another.metadata.uid = "another".into();
     another.metadata.resource_version = "9".to_owned();
     assert_eq!(version(Arc::new(another)), "9");
-    assert!(writes.0.lock().is_empty(), "removed");
+    assert!(writes.is_empty(), "removed");
 }
 
 #[test]
 fn deleted_deployment_is_removed() {
-    let writes = written("10");
-    writes.forget(&deployment(1).metadata.key());
-    assert!(writes.0.lock().is_empty());
+    let own_writes = OwnWrites::new(Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH)), []);
+    own_writes.objects.wrote(&key(), &set_at("10"));
+    own_writes.forget(&key());
+    assert!(own_writes.objects.is_empty());
 }
 
 /// The cache adopts and releases a ReplicaSet concurrently. Each call returns it once, in a version that is at least as new
@@ -136,10 +144,9 @@ fn concurrently_adopted_replica_set_is_returned_once() {
             // The response of a patch that the cache does not contain yet.
             let written = if before.is_multiple_of(3) { before + 1 } else { before };
             if written > before {
-                writes.replica_set(&owner.key(), &version_of(written));
+                writes.wrote(&owner.key(), &version_of(written));
             }
-            let versions: Vec<u64> = writes
-                .claimable(&owner, &store.read())
+            let versions: Vec<u64> = claimable(&writes, &owner, &store.read())
                 .iter()
                 .map(|set| set.metadata.resource_version.parse().unwrap())
                 .collect();
@@ -195,31 +202,27 @@ fn scale_down_is_unobserved_until_the_cache_reports_it() {
         case("deleted", true, None, "12", false),
         case("replaced", true, Some(another), "12", false),
     ] {
-        let (writes, key) = (WrittenObjects::default(), deployment(1).metadata.key());
-        writes.scaled_down(&key, &Arc::new(empty_set("10", 1)));
+        let writes = WrittenObjects::default();
+        writes.sent(&key(), &empty_set("10", 1));
         if case.has_response {
-            writes.replica_set(&key, &Arc::new(empty_set("11", 1)));
+            writes.wrote(&key(), &Arc::new(empty_set("11", 1)));
         }
         let mut store = StoreWriter::new(replica_set_indexers());
         if let Some(set) = case.cached {
             store.apply(Arc::new(set));
         }
         store.bookmark(case.seen);
-        writes.claimable(&OwnerIdentity::from(&deployment(1)), &store.reader().read());
-        assert_eq!(
-            writes.unobserved_scale_downs(&key).len(),
-            usize::from(case.is_unobserved),
-            "{}",
-            case.name
-        );
+        claimable(&writes, &OwnerIdentity::from(&deployment(1)), &store.reader().read());
+        assert_eq!(writes.unobserved(&key()).len(), usize::from(case.is_unobserved), "{}", case.name);
         assert_eq!(writes.is_empty(), !case.is_unobserved, "{}", case.name);
     }
 }
 
 #[test]
 fn scale_up_ends_the_scale_down() {
-    let (writes, key) = (WrittenObjects::default(), deployment(1).metadata.key());
-    writes.scaled_down(&key, &Arc::new(empty_set("10", 1)));
-    writes.replica_set(&key, &set_at("12"));
-    assert!(writes.unobserved_scale_downs(&key).is_empty());
+    let writes = WrittenObjects::default();
+    let set = empty_set("10", 1);
+    writes.sent(&key(), &set);
+    writes.replaced(&key(), &set.metadata.uid);
+    assert!(writes.unobserved(&key()).is_empty());
 }

@@ -4,13 +4,14 @@
 //! feature `shuttle` replaces the locks of dashmap and of the informer's store by shuttle's. Its map has one lock, where
 //! dashmap has one per shard; operations on one key exclude each other in both.
 //!
-//! Run with `cargo test -p kcm-runtime --features shuttle --test model`.
+//! Run with `cargo test -p kcm-expectations --features shuttle --test model`.
 
 use std::sync::Arc;
 
 use kcm_clock::Timestamp;
+use kcm_expectations::{ConsistencyStore, GroupResource, ReadVersion};
 use kcm_informer::{ControllerRef, Indexers, Object, Store, StoreWriter};
-use kcm_runtime::{ConsistencyStore, GroupResource, ObjectKey, consistency::ReadVersion};
+use kcm_meta::ObjectKey;
 use shuttle::{
     Config, Runner,
     scheduler::{PctScheduler, RandomScheduler},

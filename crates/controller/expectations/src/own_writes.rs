@@ -1,0 +1,130 @@
+//! All records of a controller's own writes.
+
+use std::sync::Arc;
+
+use kcm_clock::Clock;
+use kcm_meta::{Object, ObjectKey};
+
+use crate::{
+    ConsistencyStore, GroupResource, NotReady, PendingNames, ReadVersion, UidTrackingExpectations,
+    WrittenObjects,
+};
+
+/// Own writes of one controller, by the key of the object that it syncs.
+///
+/// The [crate documentation](crate) has the order of the calls. All methods are short and do not wait.
+#[derive(Debug)]
+pub struct OwnWrites {
+    /// Creations and deletions that events have not reported.
+    pub expectations: UidTrackingExpectations<ObjectKey, ObjectKey>,
+    /// Resource versions of written objects.
+    pub versions: ConsistencyStore,
+    /// Names of creations without a known result.
+    pub names: PendingNames,
+    /// Objects that the API server returned.
+    pub objects: WrittenObjects,
+}
+
+impl OwnWrites {
+    /// Returns empty records. Syncs wait for versions of the resources of `caches`.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        caches: impl IntoIterator<Item = (GroupResource, ReadVersion)>,
+    ) -> Self {
+        Self {
+            expectations: UidTrackingExpectations::new(clock),
+            versions: ConsistencyStore::new(caches),
+            names: PendingNames::default(),
+            objects: WrittenObjects::default(),
+        }
+    }
+
+    /// Begins a sync of `owner`. Returns `true` if the sync may create and delete objects.
+    ///
+    /// `is_cached` returns `true` if the cache of the created objects contains the key. Everything else, such as the status
+    /// and finalizers, does not depend on the result.
+    ///
+    /// # Errors
+    ///
+    /// If a cache does not contain a write of an earlier sync. The sync is retried with back-off.
+    pub fn begin(&self, owner: &ObjectKey, is_cached: impl Fn(&ObjectKey) -> bool) -> Result<bool, NotReady> {
+        self.versions.ensure_ready(owner)?;
+        // The caches contain the versions of all creations that the API server has confirmed.
+        self.expectations.observe_answered_creations(owner);
+        let is_satisfied = self.expectations.satisfied(owner);
+        self.names.retain(owner, |name| {
+            !is_cached(&ObjectKey { namespace: Arc::clone(&owner.namespace), name: Arc::clone(name) })
+        });
+        Ok(is_satisfied)
+    }
+
+    /// Removes the records of an owner that does not exist any more.
+    pub fn forget(&self, owner: &ObjectKey) {
+        self.versions.clear(owner, None);
+        self.expectations.delete(owner);
+        self.names.clear(owner, None);
+        self.objects.forget(owner);
+    }
+
+    /// Records `version` of an object that was created for `owner`, as the API server returned it.
+    ///
+    /// If the object is awaited, its expectation ends when the cache contains the version. Otherwise, and if the version
+    /// cannot be compared, only its event ends it, as upstream.
+    pub fn created(
+        &self,
+        owner: &ObjectKey,
+        owner_uid: &Arc<str>,
+        resource: GroupResource,
+        version: &str,
+        is_awaited: bool,
+    ) {
+        if self.versions.wrote_at(owner, Arc::clone(owner_uid), resource, version) && is_awaited {
+            self.expectations.creation_answered(owner);
+        }
+    }
+
+    /// Records that an object of `owner` was added to the cache.
+    pub fn observe_creation(&self, owner: &ObjectKey) {
+        self.expectations.creation_observed(owner);
+    }
+
+    /// Records that the deletion of an object of `owner` has started or ended, or that `owner` has released it.
+    ///
+    /// A deletion starts when the deletion timestamp is set: the object is replaced without waiting for its grace period.
+    pub fn observe_deletion(&self, owner: &ObjectKey, object: &ObjectKey) {
+        self.expectations.deletion_observed(owner, object);
+    }
+
+    /// Records that the owner at `key` with this UID was deleted.
+    pub fn observe_owner_deletion(&self, owner: &ObjectKey, uid: &str) {
+        self.versions.clear(owner, Some(uid));
+        self.expectations.delete(owner);
+        self.names.clear(owner, Some(uid));
+    }
+
+    /// Records that a cache was restored from a backup. Its versions may never reach those of earlier writes.
+    ///
+    /// DEVIATION: upstream waits until the cache reaches the versions from before the restore.
+    pub fn observe_restore(&self) {
+        self.versions.clear_all();
+        self.objects.clear();
+    }
+
+    /// Records that the objects of type `K` were listed again. Returns the keys to sync: an object that was created and
+    /// deleted between two lists has no event.
+    ///
+    /// Expected deletions of objects that the cache does not contain are observed. The last known state of an object that was
+    /// adopted between two lists has no owner.
+    pub fn observe_relist<K: Object>(&self, is_cached: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
+        let mut owners = self.expectations.unfulfilled();
+        for owner in &owners {
+            for object in self.expectations.pending_deletions(owner) {
+                if !is_cached(&object) {
+                    self.expectations.deletion_observed(owner, &object);
+                }
+            }
+        }
+        owners.extend(self.objects.owners::<K>());
+        owners
+    }
+}
