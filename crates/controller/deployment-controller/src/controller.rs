@@ -182,6 +182,7 @@ impl DeploymentController {
 impl Reconciler for Syncer {
     type Error = SyncError;
 
+    const IS_QUIET: bool = true;
     const STARTED: Option<&'static str> = Some("Started syncing deployment");
     const FINISHED: &'static str = "Finished syncing deployment";
     const FAILED: &'static str = "Error syncing deployment";

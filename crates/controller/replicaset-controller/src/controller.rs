@@ -206,6 +206,8 @@ impl ReplicaSetController {
 impl Reconciler for Syncer {
     type Error = SyncError;
 
+    const IS_QUIET: bool = true;
+
     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         self.sync_replica_set(key).await
     }

@@ -6,7 +6,7 @@ use kcm_clock::{Clock, Sleep};
 use kcm_meta::ObjectKey;
 use kcm_workqueue::WorkItem;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace};
+use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace, warn};
 
 use crate::{
     ControllerHealth, ErrorClass, KeyQueue, KeyState, Reconciler, Requeue, RunOutcome, SyncMetrics,
@@ -16,6 +16,9 @@ use crate::{
     sync_log::SyncLog,
     worker::run_workers,
 };
+
+/// Time without a complete list after which an informer is named in the log.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Informers, work queue and workers of one controller.
 ///
@@ -205,7 +208,17 @@ impl<R: Reconciler> Controller<R> {
 
     async fn wait_for_caches(&self, stop: &CancellationToken) -> bool {
         for cache in &self.caches {
-            if !cache.wait_for_sync(stop).await {
+            let mut synced = cache.wait_for_sync(stop);
+            let is_synced = tokio::select! {
+                biased;
+                is_synced = &mut synced => is_synced,
+                () = self.shared.clock.sleep(SYNC_TIMEOUT) => {
+                    let (controller, informer) = (self.shared.name, cache.name());
+                    warn!(controller, informer, "Informer has not synced; it may not have been started");
+                    synced.await
+                }
+            };
+            if !is_synced {
                 return false;
             }
         }
@@ -250,8 +263,8 @@ impl<R: Reconciler> Shared<R> {
         let started = self.clock.monotonic();
         let _busy = slot.map(|slot| Busy::new(slot, started));
         self.metrics.started();
-        // Below `-v=2` only failures are logged, which create the span themselves.
-        let span = if enabled!(Level::DEBUG) { self.reconciler.span(key) } else { Span::none() };
+        // Without it, failures create the span themselves.
+        let span = if !R::IS_QUIET || enabled!(Level::DEBUG) { self.reconciler.span(key) } else { Span::none() };
         if let Some(message) = R::STARTED {
             span.in_scope(|| trace!("{message}"));
         }

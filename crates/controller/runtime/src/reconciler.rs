@@ -23,6 +23,9 @@ pub trait Reconciler: Send + Sync + 'static {
     const FAILED: &'static str = "Sync failed";
     /// Number of consecutive failures of a key that are logged at `-v=2`. Later failures are logged as errors.
     const QUIET_RETRIES: u32 = 0;
+    /// `true` if a reconciliation logs nothing below `-v=2`. Its [span](Self::span), which costs time for each key, is then created
+    /// at `-v=2` and after a failure only.
+    const IS_QUIET: bool = false;
 
     /// Reconciles the object at `key`, and returns the time of the next reconciliation if no event comes before it.
     ///
@@ -65,6 +68,7 @@ impl<R: Reconciler> Reconciler for Arc<R> {
     const FINISHED: &'static str = R::FINISHED;
     const FAILED: &'static str = R::FAILED;
     const QUIET_RETRIES: u32 = R::QUIET_RETRIES;
+    const IS_QUIET: bool = R::IS_QUIET;
 
     fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Requeue, R::Error>> + Send {
         R::reconcile(self, key)

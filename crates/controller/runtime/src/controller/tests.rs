@@ -4,8 +4,10 @@ use kcm_clock::{FakeClock, SeededRandom, SimulatedClock, Timestamp};
 use kcm_expectations::EXPECTATIONS_TIMEOUT;
 use kcm_informer::{ControllerRef, InformerConfig, SharedInformer, testing::FakeSource};
 use kcm_meta::{Object, SetResourceVersion};
+use kcm_testkit::CapturedLog;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tracing::level_filters::LevelFilter;
 
 use super::*;
 use crate::{Change, ControllerBuilder};
@@ -626,6 +628,57 @@ mod running {
             };
             assert_eq!(run.await.unwrap(), expected);
         }
+    }
+
+    #[tokio::test]
+    async fn informer_that_was_not_started_is_logged() {
+        let (log, _guard) = CapturedLog::of_this_thread(LevelFilter::WARN);
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let (source, shared) = (FakeSource::<Thing>::new(Arc::new(clock.clone())), Arc::new(clock.clone()));
+        let random = Arc::new(SeededRandom::new(1));
+        let informer = SharedInformer::new(InformerConfig::new("never", Arc::new(source), shared, random));
+        let builder = Controller::builder("test", Arc::new(clock.clone())).reconciles(&informer);
+        let controller = builder.build(Scripted::default());
+        let stop = CancellationToken::new();
+        let run = tokio::spawn({
+            let stop = stop.clone();
+            async move { controller.run(stop).await }
+        });
+        while clock.sleepers() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(log.text(), "");
+        clock.step(Duration::from_secs(10));
+        while log.text().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        assert_eq!(run.await.unwrap(), RunOutcome::Stopped);
+        let text = log.text();
+        assert!(text.contains("has not synced") && text.contains("informer=\"never\""), "{text}");
+    }
+
+    /// Reconciler that logs a line.
+    struct Logging;
+
+    impl Reconciler for Logging {
+        type Error = Failure;
+
+        async fn reconcile(&self, _: &ObjectKey) -> Result<Requeue, Failure> {
+            info!("Reconciling");
+            Ok(Requeue::Done)
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_of_a_reconciler_name_the_object() {
+        let (log, _guard) = CapturedLog::of_this_thread(LevelFilter::INFO);
+        let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+        let controller = Controller::builder("test", clock).build(Logging);
+        controller.queue().add(key());
+        controller.step().await.unwrap();
+        let text = log.text();
+        assert!(text.contains("object=default/web") && text.contains("Reconciling"), "{text}");
     }
 
     #[tokio::test]
