@@ -69,7 +69,7 @@ async fn play(script: impl IntoIterator<Item = Result<Requeue, ErrorClass>>) -> 
     queue.add(key());
     while let Ok(Some(next)) = tokio::time::timeout(Duration::from_secs(3600), queue.get()).await {
         starts.push(clock.monotonic().saturating_sub(started).as_secs_f64());
-        controller.shared.process(next, None).await;
+        let _ = controller.shared.process(next, None).await;
     }
     assert_eq!(queue.num_requeues(&key()), 0, "back-off of a key that is not retried");
     let results = metrics.0.lock().clone();
