@@ -1,8 +1,6 @@
 //! Schema of the API types, including Go's encoding rules.
 //!
-//! The structure (structs, fields, types) is [traced](trace) from k8s-openapi, so it matches the Kubernetes version of
-//! the workspace. What JSON schemas lack (protobuf numbers, pointers, always-written fields) is in `facts.txt` (see
-//! [`facts`]).
+//! The schema is data ([`types`]), with what JSON schemas lack: protobuf numbers, pointers, always-written fields.
 //!
 //! Decoding ([`crate::strict`], [`crate::protobuf`]) and strategic merges ([`crate::patch`]) are driven by this schema.
 
@@ -10,15 +8,41 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
-mod facts;
-mod kinds;
 pub(crate) mod open_api;
 #[cfg(test)]
 mod tests;
-mod trace;
+mod types;
 
-#[cfg(test)]
-pub(crate) use kinds::ALL as ALL_KINDS;
+/// Known kinds. Newer versions of a kind precede older ones.
+pub(crate) const KINDS: &[(&str, &str)] = &[
+    ("v1", "Binding"),
+    ("v1", "ConfigMap"),
+    ("v1", "Event"),
+    ("v1", "Namespace"),
+    ("v1", "Node"),
+    ("v1", "Pod"),
+    ("v1", "ReplicationController"),
+    ("v1", "ResourceQuota"),
+    ("v1", "Secret"),
+    ("v1", "Service"),
+    ("v1", "ServiceAccount"),
+    ("v1", "DeleteOptions"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "ReplicaSet"),
+    ("authentication.k8s.io/v1", "SelfSubjectReview"),
+    ("authentication.k8s.io/v1", "TokenReview"),
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io/v1", "SubjectAccessReview"),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    ("autoscaling/v1", "HorizontalPodAutoscaler"),
+    ("autoscaling/v1", "Scale"),
+    ("coordination.k8s.io/v1", "Lease"),
+    ("events.k8s.io/v1", "Event"),
+    ("policy/v1", "Eviction"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+];
 
 /// Index of a struct in a [`Schema`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,12 +155,7 @@ pub(crate) struct Schema {
 }
 
 /// The schema. Built on first use in about 1 ms.
-pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-    let mut schema = Schema::default();
-    kinds::trace_all(&mut schema);
-    facts::apply(&mut schema);
-    schema
-});
+pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(types::read);
 
 impl Schema {
     /// Returns the type with this ID.
