@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/sandbox/apiserver/tests/fuzz.rs"]
+#[path = "../../crates/sandbox/server/tests/fuzz.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::rules(data));

@@ -4,7 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use kcm_api::GoDuration;
-use kcm_apiserver::{DEFAULT_MAX_CONCURRENT_STREAMS, Fault};
+use kcm_apiserver::Fault;
+use kcm_sandbox_server::DEFAULT_MAX_CONCURRENT_STREAMS;
 
 /// Subcommand.
 #[derive(Debug)]

@@ -16,15 +16,16 @@ use std::{
 };
 
 use flags::{Flags, Task};
-use kcm_apiserver::{
-    ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Extension, Faults, PodServer, Tokens,
-};
+use kcm_apiserver::{ApiServer, ApiStatus, Faults};
 use kcm_client::{ClientOptions, InProcessServer as _, RateLimit};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{
     ControllerSelection, Controllers, DebugControllers, Dependencies, ManagerConfig,
 };
-use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo, serve_pod};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo};
+use kcm_sandbox_server::{
+    AuditLog, AuditPolicy, DataError, Extension, HttpServer, PodServer, Tokens, serve_pod,
+};
 use kubeconfig::Access;
 use rollouts::Rollouts;
 use thiserror::Error;
@@ -107,9 +108,8 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         config.audit = Some(log.into_sink());
     }
     config.faults = Faults::new(flags.faults.iter().cloned());
-    config.pod_server = (!flags.bare).then(|| Arc::new(serve_pod) as PodServer);
     let server = match &flags.data_dir {
-        Some(directory) => ApiServer::open(config, directory)?,
+        Some(directory) => kcm_sandbox_server::open(config, directory)?,
         None => ApiServer::new(config),
     };
     let (tls, root_ca) = tls::for_address(flags.listen.ip(), clock.now())?;
@@ -199,14 +199,18 @@ async fn serve(
         return Err(SandboxError::NotLoopback(address));
     }
     let mut access = Access::default();
-    let service = server.service().with_extension(extension);
-    let mut service = service.with_max_concurrent_streams(flags.max_concurrent_streams);
+    let mut http = HttpServer {
+        extension: Some(extension),
+        pod_server: (!flags.bare).then(|| Arc::new(serve_pod) as PodServer),
+        max_concurrent_streams: flags.max_concurrent_streams,
+        ..HttpServer::new(Arc::clone(server))
+    };
     if let Some(path) = &flags.token_auth_file {
         let tokens = read(path, Tokens::parse)?;
         access.token = tokens.first().map(str::to_owned);
-        service = service.with_tokens(tokens);
+        http.tokens = Some(tokens);
     }
-    let tls = certificate.map(|(config, authority)| {
+    http.tls = certificate.map(|(config, authority)| {
         access.certificate = Some(authority);
         config
     });
@@ -221,15 +225,8 @@ async fn serve(
 
     let mut interrupt = signal(SignalKind::interrupt()).map_err(SandboxError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(SandboxError::Signals)?;
-    let ended = stop.child_token();
-    let serving = async {
-        match tls {
-            Some(tls) => kcm_apiserver::serve_tls(listener, service, tls, ended).await,
-            None => kcm_apiserver::serve(listener, service, ended).await,
-        }
-    };
     tokio::select! {
-        () = serving => {}
+        () = http.serve(listener, stop.child_token()) => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }

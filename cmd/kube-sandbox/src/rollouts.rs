@@ -11,13 +11,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, StatusCode, header::CONTENT_TYPE};
-use kcm_apiserver::{ApiServer, Extension, ExtensionRequest, ExtensionResponse, ListOptions, Resource};
+use http::{Method, Request, StatusCode, header::CONTENT_TYPE};
+use kcm_apiserver::{ApiServer, ListOptions, Resource};
 use kcm_clock::Clock;
 use kcm_controller_manager::DebugControllers;
 use kcm_preview::{Change, PreviewError, TimingOptions, preview, render};
 use kcm_rollouts::{ControllerState, diagnose};
 use kcm_sandbox::rollout_snapshot;
+use kcm_sandbox_server::{Extension, ExtensionResponse};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -73,8 +74,8 @@ impl Rollouts {
         })
     }
 
-    async fn serve(&self, request: &ExtensionRequest) -> Option<ExtensionResponse> {
-        let ExtensionRequest { method, path, .. } = request;
+    async fn serve(&self, request: &Request<Bytes>) -> Option<ExtensionResponse> {
+        let (method, path) = (request.method(), request.uri().path());
         let get = *method == Method::GET;
         if let Some(path) = path.strip_prefix(DEBUG).filter(|_| get) {
             let response = self.debug.respond(path);
@@ -88,10 +89,10 @@ impl Rollouts {
         let (namespace, name) =
             path.strip_prefix(PREVIEW).filter(|_| *method == Method::POST)?.split_once('/')?;
         // Other content types could be sent by pages of other origins.
-        if request.headers.get(CONTENT_TYPE).is_none_or(|value| value != "application/json") {
+        if request.headers().get(CONTENT_TYPE).is_none_or(|value| value != "application/json") {
             return Some(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected application/json"));
         }
-        Some(match serde_json::from_slice::<WhatIf>(&request.body) {
+        Some(match serde_json::from_slice::<WhatIf>(request.body()) {
             Ok(change) => self.preview(namespace, name, change).await,
             Err(error) => failure(StatusCode::BAD_REQUEST, &format!("invalid change: {error}")),
         })

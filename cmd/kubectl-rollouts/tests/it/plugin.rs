@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use kcm_apiserver::{ApiServer, ApiServerConfig, Extension, ExtensionResponse, Faults};
+use kcm_apiserver::{ApiServer, ApiServerConfig, Faults};
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Controllers, DebugControllers, Dependencies, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use kcm_sandbox_server::{Extension, ExtensionResponse, HttpServer};
 use kcm_stories::external::{Authorization, ControlPlane};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -53,7 +54,7 @@ fn start_controllers(factory: &ClientFactory, debug: DebugControllers) -> Contro
 /// Serves `/debug/controllers/` of the controllers, as `kube-sandbox` does.
 fn serve_debug(debug: DebugControllers) -> Extension {
     Arc::new(move |request| {
-        let path = request.path.strip_prefix("/debug/controllers/").map(str::to_owned);
+        let path = request.uri().path().strip_prefix("/debug/controllers/").map(str::to_owned);
         let response = path.map(|path| debug.respond(&path));
         Box::pin(async move {
             response.map(|response| ExtensionResponse { status: response.status, body: response.body })
@@ -83,8 +84,8 @@ impl Cluster {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let debug = DebugControllers::default();
-        let service = server.service().with_extension(serve_debug(debug.clone()));
-        tokio::spawn(async move { kcm_apiserver::serve(listener, service, serving).await });
+        let extension = Some(serve_debug(debug.clone()));
+        tokio::spawn(HttpServer { extension, ..HttpServer::new(server) }.serve(listener, serving));
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("config");
         let contexts = json!([

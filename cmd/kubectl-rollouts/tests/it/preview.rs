@@ -17,6 +17,7 @@ use kcm_apiserver::{
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::ManagerConfig;
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use kcm_sandbox_server::HttpServer;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
@@ -83,7 +84,7 @@ impl Cluster {
         );
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        runtime.spawn(kcm_apiserver::serve(listener, server.service(), CancellationToken::new()));
+        runtime.spawn(HttpServer::new(Arc::clone(&server)).serve(listener, CancellationToken::new()));
         let manifest = manifest("web:1");
         server.create(Resource::DEPLOYMENTS, "default", manifest, &WriteOptions::default()).unwrap();
         wait_until_complete(&server);

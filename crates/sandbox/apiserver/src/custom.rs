@@ -5,7 +5,6 @@
 //!
 //! Upstream counterpart: `k8s.io/apiextensions-apiserver`.
 
-mod columns;
 mod json_path;
 mod names;
 pub(crate) mod schema;
@@ -28,7 +27,7 @@ use crate::{
     validate::FieldError,
 };
 
-pub(crate) use json_path::JsonPath;
+pub use json_path::JsonPath;
 pub(crate) use names::set_condition;
 use schema::{Schema, texts};
 pub(crate) use version::{CustomVersion, ScalePaths, priority};

@@ -13,8 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Resource,
-    json::{list_at, str_at},
-    object::write_json,
+    json::{list_at, str_at, write_json},
 };
 
 /// Minimum length in bytes of a shared part. A reference to a shorter part takes about as much memory as its text.

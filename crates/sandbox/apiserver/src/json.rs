@@ -3,32 +3,32 @@
 use serde_json::{Map, Value};
 
 /// Value at `path`, if every parent is an object with the next key.
-pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
+pub fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, key| value.get(*key))
 }
 
 /// String at `path`, or `""` if absent, as Go's zero value.
-pub(crate) fn str_at<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+pub fn str_at<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Integer at `path`.
-pub(crate) fn i64_at(value: &Value, path: &[&str]) -> Option<i64> {
+pub fn i64_at(value: &Value, path: &[&str]) -> Option<i64> {
     at(value, path).and_then(Value::as_i64)
 }
 
 /// Boolean at `path`, or `false` if absent, as Go's zero value.
-pub(crate) fn bool_at(value: &Value, path: &[&str]) -> bool {
+pub fn bool_at(value: &Value, path: &[&str]) -> bool {
     at(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// List at `path`, or an empty list.
-pub(crate) fn list_at<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+pub fn list_at<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
     at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// `value` as a map. Any other value is replaced by an empty map.
-pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
+pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
@@ -39,7 +39,7 @@ pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Map at `path`. Missing maps are created.
-pub(crate) fn map_at_mut<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
+pub fn map_at_mut<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
     let mut map = map_mut(value);
     for key in path {
         map = map_mut(map.entry(*key).or_insert(Value::Null));
@@ -48,29 +48,37 @@ pub(crate) fn map_at_mut<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map
 }
 
 /// Sets the value at `path`. Missing maps are created.
-pub(crate) fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
+pub fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
     if let Some((last, parents)) = path.split_last() {
         map_at_mut(value, parents).insert((*last).to_owned(), new.into());
     }
 }
 
 /// Removes and returns the value at `path`.
-pub(crate) fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
+pub fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
     let (last, parents) = path.split_last()?;
     let parent = parents.iter().try_fold(value, |value, key| value.get_mut(*key))?;
     parent.as_object_mut()?.remove(*last)
 }
 
 /// Copies the value at `path` from `from` to `value`. If `from` has none, it is removed from `value`.
-pub(crate) fn copy(value: &mut Value, from: &Value, path: &[&str]) {
+pub fn copy(value: &mut Value, from: &Value, path: &[&str]) {
     match at(from, path) {
         Some(old) => set(value, path, old.clone()),
         None => drop(remove(value, path)),
     }
 }
 
+/// Appends `value` as JSON text.
+pub fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
+    // Writing strings and values with string keys to memory does not fail.
+    if let Err(error) = serde_json::to_writer(&mut *text, value) {
+        tracing::error!(%error, "Failed to serialize JSON value");
+    }
+}
+
 /// Equality as `equality.Semantic.DeepEqual`: an absent member, `null`, `[]` and `{}` are equal.
-pub(crate) fn semantically_equal(left: Option<&Value>, right: Option<&Value>) -> bool {
+pub fn semantically_equal(left: Option<&Value>, right: Option<&Value>) -> bool {
     fn empty(value: Option<&Value>) -> bool {
         match value {
             None | Some(Value::Null) => true,
@@ -93,7 +101,7 @@ pub(crate) fn semantically_equal(left: Option<&Value>, right: Option<&Value>) ->
 }
 
 /// Approximate size of the JSON text in bytes. The actual size is at most twice as large.
-pub(crate) fn estimated_len(value: &Value) -> usize {
+pub fn estimated_len(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,
         Value::Number(_) => 8,

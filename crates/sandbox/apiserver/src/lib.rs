@@ -5,14 +5,16 @@
 //! resources.
 //!
 //! The server starts in microseconds. It needs no installation and no socket. [`ApiServer::new`] creates a server in
-//! memory, [`ApiServer::open`] one that stores its objects in a directory. The same objects are served in three ways:
+//! memory. The same objects are served in two ways:
 //!
 //! * Rust methods: [`ApiServer::create`], [`get`](ApiServer::get), [`list`](ApiServer::list),
 //!   [`update`](ApiServer::update), [`patch`](ApiServer::patch), [`delete`](ApiServer::delete),
 //!   [`bind`](ApiServer::bind), [`watch`](ApiServer::watch) and others. They are synchronous, except for waiting for
 //!   the next watch event. The simulated scheduler, kubelet and garbage collector use them.
 //! * [`ApiServer::service`], a `tower` service of HTTP requests that `kube_client::Client::new` accepts.
-//! * [`serve`], which serves that service on a listener, for `kubectl` and other processes.
+//!
+//! The crate `kcm-sandbox-server` adds what programs need: a listener for `kubectl` and other processes, a data
+//! directory, tables, OpenAPI documents, tokens, an audit log and a web page.
 //!
 //! Custom resources are served from the creation of their CustomResourceDefinition on
 //! ([`Resource::CUSTOM_RESOURCE_DEFINITIONS`]). [`ApiServer::resource`] returns them:
@@ -41,8 +43,7 @@
 //! # Ok::<(), kcm_apiserver::ApiStatus>(())
 //! ```
 //!
-//! For tests, [`Faults`] inject errors and delays, [`AuditLog`] records requests, and [`Tokens`] authenticate
-//! clients.
+//! For tests, [`Faults`] inject errors and delays, and an [`AuditSink`] receives an event per request.
 //!
 //! A request passes through three layers:
 //!
@@ -58,15 +59,17 @@ mod apply;
 mod custom;
 pub mod defaults;
 pub mod http;
+// Hidden modules and types are shared with `kcm-sandbox-server`.
+#[doc(hidden)]
+pub mod json;
 pub mod patch;
 pub mod protobuf;
-mod schema;
+#[doc(hidden)]
+pub mod schema;
 pub mod strict;
-pub mod table;
 pub mod validate;
 
 mod encoded;
-mod json;
 mod kind;
 mod object;
 mod options;
@@ -78,11 +81,11 @@ mod status;
 mod store;
 mod subresource;
 
+#[doc(hidden)]
+pub use custom::JsonPath;
 pub use http::{
-    ApiBody, ApiService, AuditEvent, AuditLog, AuditPolicy, AuditPolicyError, AuditSink, BrokenConnection,
-    DEFAULT_MAX_CONCURRENT_STREAMS, Extension, ExtensionFuture, ExtensionRequest, ExtensionResponse, Fault,
-    FaultError, Faults, ObjectReference, PodRequest, PodResponse, PodServer, TokenFileError, Tokens, User,
-    serve, serve_tls,
+    ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Fault, FaultError, Faults,
+    ObjectReference, Pages, Program, Table, Tables, User, Users, WriteGate,
 };
 pub use object::{Object, OwnerReference};
 pub use options::{
@@ -95,7 +98,7 @@ pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
 pub use server::{AdmissionHook, ApiServer, ApiServerConfig, LogSource};
 pub use status::{ApiStatus, StatusCause, StatusDetails, StatusReason};
 pub use store::{
-    Backup, DataError, HistoryLimits, ObjectList, WatchCacheLag, WatchEvent, WatchStart, Watcher,
+    Backup, Disk, HistoryLimits, ObjectList, Row, WatchCacheLag, WatchEvent, WatchStart, Watcher,
 };
 pub use subresource::Subresource;
 

@@ -275,14 +275,6 @@ impl Object {
     }
 }
 
-/// Appends `value` as JSON text.
-pub(crate) fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
-    // Writing strings and values with string keys to memory does not fail.
-    if let Err(error) = serde_json::to_writer(&mut *text, value) {
-        tracing::error!(%error, "Failed to serialize JSON value");
-    }
-}
-
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{} @{}", self.resource(), self.namespace(), self.name(), self.revision())

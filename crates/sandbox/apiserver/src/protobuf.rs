@@ -28,8 +28,10 @@ mod json_schema;
 mod tests;
 mod wire;
 
+#[doc(hidden)]
+pub use encode::Message;
 pub use encode::encode;
-pub(crate) use encode::{Message, encode_text, is_encodable};
+pub(crate) use encode::{encode_text, is_encodable};
 use wire::{Payload, Reader};
 
 /// Magic number at the start of a body.

@@ -8,13 +8,12 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
-pub(crate) mod open_api;
 #[cfg(test)]
 mod tests;
 mod types;
 
 /// Known kinds. Newer versions of a kind precede older ones.
-pub(crate) const KINDS: &[(&str, &str)] = &[
+pub const KINDS: &[(&str, &str)] = &[
     ("v1", "Binding"),
     ("v1", "ConfigMap"),
     ("v1", "Event"),
@@ -46,11 +45,11 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
 
 /// Index of a struct in a [`Schema`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct StructId(u16);
+pub struct StructId(u16);
 
 /// Type of a field, by its JSON representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Type {
+pub enum Type {
     Bool,
     Int32,
     Int64,
@@ -73,7 +72,7 @@ pub(crate) enum Type {
 
 /// Condition under which Go writes a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Presence {
+pub enum Presence {
     /// If it is not zero or empty (`omitempty` on a value).
     #[default]
     NotEmpty,
@@ -85,18 +84,18 @@ pub(crate) enum Presence {
 
 /// Field of a [`Struct`].
 #[derive(Debug, Clone)]
-pub(crate) struct Field {
+pub struct Field {
     /// JSON name.
-    pub(crate) name: &'static str,
-    pub(crate) ty: Type,
-    pub(crate) presence: Presence,
+    pub name: &'static str,
+    pub ty: Type,
+    pub presence: Presence,
     /// Name of its Go type if that is a named string, such as `RestartPolicy`.
-    pub(crate) go_name: Option<&'static str>,
+    pub go_name: Option<&'static str>,
 }
 
 /// Meaning of a protobuf field number.
 #[derive(Debug, Clone)]
-pub(crate) enum Wire {
+pub enum Wire {
     /// Field with this index.
     Field(usize),
     /// Message embedded in Go, with its name. Its fields belong to the enclosing struct.
@@ -105,15 +104,15 @@ pub(crate) enum Wire {
 
 /// Struct type.
 #[derive(Debug)]
-pub(crate) struct Struct {
+pub struct Struct {
     /// Package: group and version such as `core/v1`, or `meta/v1`.
-    pub(crate) package: String,
+    pub package: String,
     /// Name without package.
-    pub(crate) name: String,
+    pub name: String,
     /// Fields sorted by [`order`].
-    pub(crate) fields: Vec<Field>,
+    pub fields: Vec<Field>,
     /// Fields by protobuf number, which is the order in which they are encoded.
-    pub(crate) wire: BTreeMap<u32, Wire>,
+    pub wire: BTreeMap<u32, Wire>,
 }
 
 /// Order of a struct's fields: by length, then by name. Lookups mostly compare lengths.
@@ -128,17 +127,17 @@ fn find(fields: &[Field], name: &str) -> Option<usize> {
 
 impl Struct {
     /// Returns the index of the field `name` in `fields`.
-    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+    pub fn position(&self, name: &str) -> Option<usize> {
         find(&self.fields, name)
     }
 
     /// Returns the field `name`.
-    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&Field> {
         self.position(name).and_then(|position| self.fields.get(position))
     }
 
     /// Formats the type as Go does: last element of the package, and the name.
-    pub(crate) fn go_type(&self) -> String {
+    pub fn go_type(&self) -> String {
         format!("{}.{}", self.go_package(), self.name)
     }
 
@@ -149,23 +148,23 @@ impl Struct {
 
 /// All known kinds and their types.
 #[derive(Debug, Default)]
-pub(crate) struct Schema {
+pub struct Schema {
     structs: Vec<Struct>,
     kinds: Vec<(&'static str, &'static str, StructId)>,
 }
 
 /// The schema. Built on first use in about 1 ms.
-pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(types::read);
+pub static SCHEMA: LazyLock<Schema> = LazyLock::new(types::read);
 
 impl Schema {
     /// Returns the type with this ID.
-    pub(crate) fn get(&self, id: StructId) -> &Struct {
+    pub fn get(&self, id: StructId) -> &Struct {
         // IDs are created only together with their type.
         &self.structs[usize::from(id.0)]
     }
 
     /// Returns the kind in `api_version`. `DeleteOptions` exists in every group.
-    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<StructId> {
+    pub fn kind(&self, api_version: &str, kind: &str) -> Option<StructId> {
         self.kinds
             .iter()
             .find(|(version, name, _)| *name == kind && (*version == api_version || kind == "DeleteOptions"))
@@ -173,18 +172,17 @@ impl Schema {
     }
 
     /// Returns the newest version of the kind.
-    pub(crate) fn kind_in_any_version(&self, kind: &str) -> Option<StructId> {
+    pub fn kind_in_any_version(&self, kind: &str) -> Option<StructId> {
         self.kinds.iter().find(|(_, name, _)| *name == kind).map(|(_, _, id)| *id)
     }
 
     /// Returns the types of this name in all packages.
-    #[cfg(test)]
-    pub(crate) fn structs_named(&self, name: &str) -> impl Iterator<Item = &Struct> {
+    pub fn structs_named(&self, name: &str) -> impl Iterator<Item = &Struct> {
         self.structs.iter().filter(move |known| known.name == name)
     }
 
     /// Formats `ty` as in Go's error messages.
-    pub(crate) fn go_type(&self, ty: &Type, within: &Struct, field: &Field) -> String {
+    pub fn go_type(&self, ty: &Type, within: &Struct, field: &Field) -> String {
         match ty {
             Type::Bool => "bool".to_owned(),
             Type::Int32 => "int32".to_owned(),

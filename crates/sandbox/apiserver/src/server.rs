@@ -1,6 +1,5 @@
 use std::{
     fmt,
-    path::Path,
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -9,14 +8,14 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    ApiStatus, AuditSink, Backup, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object,
-    ObjectList, PatchType, PodServer, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
+    ApiStatus, AuditSink, Backup, DeleteOptions, Disk, Faults, HistoryLimits, ListOptions, Object,
+    ObjectList, PatchType, Resource, Row, Selection, Subresource, WatchStart, Watcher, WriteOptions,
     custom::CustomResources,
-    http::documents::Documents,
+    http::documents::{Documents, GroupVersion},
     json::str_at,
     kind::Kind,
     registry::{Patch, Registry, WriteScope, quota, scale_of},
-    store::{Disk, Store},
+    store::Store,
 };
 
 /// Source of container logs: a function of the pod and the container's name.
@@ -53,8 +52,6 @@ pub struct ApiServerConfig {
     pub first_revision: u64,
     /// Source of container logs.
     pub logs: LogSource,
-    /// Server of the pods' ports, reached by the subresource `proxy`. `None` responds with 501.
-    pub pod_server: Option<PodServer>,
 }
 
 impl Default for ApiServerConfig {
@@ -76,7 +73,6 @@ impl Default for ApiServerConfig {
                     pod.name()
                 )
             }),
-            pod_server: None,
         }
     }
 }
@@ -99,7 +95,7 @@ impl fmt::Debug for ApiServerConfig {
 pub struct ApiServer {
     pub(crate) registry: Registry,
     pub(crate) config: ApiServerConfig,
-    /// Discovery and OpenAPI documents, and the custom resources that they contain. Built on demand.
+    /// Discovery documents, and the custom resources that they contain. Built on demand.
     documents: Mutex<Option<(Arc<CustomResources>, Arc<Documents>)>>,
     /// Number of audit events so far.
     pub(crate) audited: AtomicU64,
@@ -111,19 +107,24 @@ impl ApiServer {
         Self::with(Store::new(config.first_revision.max(FIRST_REVISION), config.history), config)
     }
 
-    /// Creates a server that stores its objects in `directory`, which is created if it does not exist.
+    /// Creates a server that stores its objects on `disk`, which contains `rows` up to `revision`.
     ///
     /// A write is durable before it is answered or seen by a watch. Revisions continue after a restart. The history does
     /// not survive a restart: watches from an older revision fail with 410.
     ///
     /// Writes wait for the disk. On a multi-threaded runtime other tasks run meanwhile, and concurrent writes share a
-    /// transaction. If the disk fails, writes fail with 500 and reads continue.
+    /// commit. If the disk fails, writes fail with 500 and reads continue.
     ///
     /// # Errors
     ///
-    /// The directory cannot be used, is used by another process, or contains a damaged file.
-    pub fn open(config: ApiServerConfig, directory: &Path) -> Result<Arc<Self>, DataError> {
-        let store = Store::open(Disk::open(directory)?, FIRST_REVISION, config.history)?;
+    /// Returns the name of an invalid row.
+    pub fn on_disk(
+        config: ApiServerConfig,
+        disk: Box<dyn Disk>,
+        rows: Vec<Row>,
+        revision: u64,
+    ) -> Result<Arc<Self>, String> {
+        let store = Store::open(disk, rows, revision.max(FIRST_REVISION), config.history)?;
         Ok(Self::with(store, config))
     }
 
@@ -140,6 +141,16 @@ impl ApiServer {
             }
         }
         Arc::new(Self { registry, config, documents: Mutex::default(), audited: AtomicU64::new(0) })
+    }
+
+    /// Clock of the server.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.config.clock
+    }
+
+    /// `true` if writes wait for a disk.
+    pub fn is_on_disk(&self) -> bool {
+        self.registry.store.is_durable()
     }
 
     /// Revision of the latest write.
@@ -415,7 +426,14 @@ impl ApiServer {
         Resource::find(group, plural).or_else(custom)
     }
 
-    /// Returns the discovery and OpenAPI documents.
+    /// Returns the served group-versions, the preferred version of each group first. The list is replaced when the custom
+    /// resources change.
+    #[doc(hidden)]
+    pub fn group_versions(&self) -> Arc<[GroupVersion]> {
+        Arc::clone(&self.documents().all)
+    }
+
+    /// Returns the discovery documents.
     pub(crate) fn documents(&self) -> Arc<Documents> {
         let custom = self.registry.custom();
         let mut documents = self.documents.lock();

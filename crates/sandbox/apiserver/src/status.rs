@@ -242,7 +242,7 @@ impl ApiStatus {
     }
 
     /// 405 Method Not Allowed.
-    pub(crate) fn method_not_allowed() -> Self {
+    pub fn method_not_allowed() -> Self {
         Self::new(
             StatusReason::MethodNotAllowed,
             "the server does not allow this method on the requested resource",
@@ -257,8 +257,14 @@ impl ApiStatus {
         Self::new(StatusReason::UnsupportedMediaType, message)
     }
 
+    /// 501 for a part of Kubernetes' API that is not served.
+    pub(crate) fn not_implemented(part: &str) -> Self {
+        let message = format!("{part} is not implemented by the embedded API server");
+        Self::new(StatusReason::NotImplemented, message)
+    }
+
     /// 404 for an unknown path.
-    pub(crate) fn unknown_path() -> Self {
+    pub fn unknown_path() -> Self {
         Self {
             details: Some(Box::default()),
             ..Self::new(StatusReason::NotFound, "the server could not find the requested resource")

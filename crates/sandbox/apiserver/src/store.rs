@@ -9,10 +9,9 @@
 //!
 //! Objects are stored as compact JSON text ([`Version`]), of which parts are shared between objects and between versions.
 //! Readers get an [`Object`], which decodes on demand. The decoded forms of [recent](Recent) objects are kept.
-//! With a [`Disk`] a write is durable before it is published ([`durable`]).
+//! With a [`Disk`] a write is durable before it is published ([`durable`]). The program implements it.
 
 mod cache;
-mod disk;
 mod durable;
 mod history;
 mod list;
@@ -39,8 +38,7 @@ use signal::Signal;
 
 pub(crate) use cache::WatchCache;
 pub use cache::WatchCacheLag;
-pub use disk::DataError;
-pub(crate) use disk::Disk;
+pub use durable::{Disk, Row};
 pub use history::HistoryLimits;
 pub use list::ObjectList;
 pub use watcher::{WatchEvent, WatchStart, Watcher};
@@ -150,16 +148,20 @@ impl Store {
         Self::with(State::new(revision, limits), SharedTexts::default(), None)
     }
 
-    /// Opens a store on `disk`. The history starts empty: older revisions are expired.
+    /// Opens a store on `disk`, which contains `rows`. The history starts empty: older revisions are expired.
     ///
     /// # Errors
     ///
-    /// The disk cannot be read or contains invalid data.
-    pub(crate) fn open(mut disk: Disk, revision: u64, limits: HistoryLimits) -> Result<Self, DataError> {
+    /// Returns the name of an invalid row.
+    pub(crate) fn open(
+        disk: Box<dyn Disk>,
+        rows: Vec<Row>,
+        revision: u64,
+        limits: HistoryLimits,
+    ) -> Result<Self, String> {
         let texts = SharedTexts::default();
-        let (last, objects) = disk.load(&texts)?;
-        let mut state = State::new(revision.max(last), limits);
-        for version in objects {
+        let mut state = State::new(revision, limits);
+        for version in durable::decode(rows, &texts)? {
             state.restore(version);
         }
         let durable = Durable::new(&state, disk);

@@ -1,4 +1,4 @@
-//! Decoding of arbitrary bytes: bodies, patches, requests and user-defined rules.
+//! Decoding of arbitrary bytes: bodies, patches and requests.
 //!
 //! A property processes one input. It must not panic or exhaust the stack or memory. The tests run the properties on
 //! mutations of `fuzz/seeds`; the targets in `fuzz` run them under libFuzzer.
@@ -12,8 +12,7 @@ use futures_util::FutureExt;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, AuditPolicy, Fault, FieldSelector, LabelSelector, ListOptions, Resource,
-    Tokens, WriteOptions, patch, protobuf, strict,
+    ApiServer, ApiServerConfig, ListOptions, Resource, WriteOptions, patch, protobuf, strict,
 };
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use serde_json::{Value, json};
@@ -138,20 +137,6 @@ pub fn http(data: &[u8]) {
     }
 }
 
-/// Selectors, faults, audit policies and token files are parsed or rejected.
-pub fn rules(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(selector) = LabelSelector::parse(text) {
-        selector.matches(&deployment());
-    }
-    if let Ok(selector) = FieldSelector::parse(text, Resource::PODS) {
-        selector.matches(&deployment());
-    }
-    drop(text.parse::<Fault>());
-    drop(AuditPolicy::parse(text));
-    drop(Tokens::parse(text));
-}
-
 #[test]
 fn decodes_mutated_protobuf() {
     mutate::check("protobuf", 2000, protobuf);
@@ -169,12 +154,5 @@ fn applies_mutated_patches() {
 
 #[test]
 fn serves_mutated_requests() {
-    // The OpenAPI documents of built-in kinds are built once in a process.
-    http(b"GET /openapi/v3\n\n");
     mutate::check("http", 200, http);
-}
-
-#[test]
-fn parses_mutated_rules() {
-    mutate::check("rules", 500, rules);
 }

@@ -22,7 +22,6 @@ mod publishers;
 mod quota;
 mod rollouts;
 mod scheduler;
-mod servers;
 mod timers;
 mod yield_budget;
 
@@ -40,7 +39,6 @@ use self::{
 pub use self::{
     kubelet::{KubeletConfig, MISSING_IMAGE_TAGS, PodBehavior},
     rollouts::rollout_snapshot,
-    servers::serve_pod,
 };
 
 /// Configuration of a [`Sandbox`].

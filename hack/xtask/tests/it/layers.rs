@@ -31,6 +31,7 @@ const MAY_KNOW_HTTP: &[&str] = &[
     "kcm-kube",
     "kcm-serving",
     "kcm-apiserver",
+    "kcm-sandbox-server",
     "kcm-simulation",
     "kcm-testkit",
     "kube-controller-manager",

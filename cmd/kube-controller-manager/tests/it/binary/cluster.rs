@@ -12,10 +12,11 @@ use std::{
 };
 
 use kcm_api::ApiError;
-use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Faults, Resource, Tokens, WriteOptions};
+use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Faults, Resource, WriteOptions};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use kcm_sandbox_server::{HttpServer, Tokens};
 use kcm_serving::SelfSigned;
 use kcm_stories::{external::activity_of, wait_until_idle};
 use parking_lot::Mutex;
@@ -98,8 +99,9 @@ impl Cluster {
         let (config, authority) = (Arc::new(tls.server_config().unwrap()), directory.path().join("ca.crt"));
         fs::write(&authority, &tls.authority_pem).unwrap();
         let tokens = Tokens::parse("token-a,a,1\ntoken-b,b,2\n").unwrap();
-        let service = server.service().with_tokens(tokens);
-        runtime.spawn(kcm_apiserver::serve_tls(listener, service, config, CancellationToken::new()));
+        let http =
+            HttpServer { tokens: Some(tokens), tls: Some(config), ..HttpServer::new(Arc::clone(&server)) };
+        runtime.spawn(http.serve(listener, CancellationToken::new()));
         for user in ["a", "b"] {
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\n\

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct JsonPath(Vec<Step>);
+pub struct JsonPath(Vec<Step>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
@@ -26,7 +26,7 @@ impl JsonPath {
     /// # Errors
     ///
     /// The reason why the path is invalid or not supported.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut steps = Vec::new();
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
@@ -54,7 +54,7 @@ impl JsonPath {
     }
 
     /// Returns the values at the path.
-    pub(crate) fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+    pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![value];
         for step in &self.0 {
             found = found.into_iter().flat_map(|value| step.apply(value)).collect();

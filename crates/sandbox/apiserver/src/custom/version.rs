@@ -1,16 +1,15 @@
 //! A version of a custom resource.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{columns::Columns, schema::Schema, validate, values};
+use super::{schema::Schema, validate, values};
 use crate::{
     Object, Resource,
-    json::{at, bool_at, i64_at, list_at, map_at_mut, set, str_at},
+    json::{at, bool_at, i64_at, list_at, set, str_at},
     registry::strategy::Strategy,
-    schema::open_api,
     selector::LabelSelector,
     strict::{self, DecodeError, Decoded},
     validate::{FieldError, custom_metadata, custom_metadata_update},
@@ -29,8 +28,9 @@ pub(crate) struct CustomVersion {
     pub(crate) list_kind: String,
     pub(crate) schema: Schema,
     /// The schema as it is in the definition.
-    definition_schema: Value,
-    pub(crate) columns: Columns,
+    pub(crate) definition_schema: Arc<Value>,
+    /// `additionalPrinterColumns` of the definition.
+    pub(crate) printer_columns: Value,
     pub(crate) has_status: bool,
     pub(crate) scale: Option<ScalePaths>,
     /// Warning for clients of a deprecated version.
@@ -107,8 +107,8 @@ impl CustomVersion {
             storage_api_version: format!("{}/{storage}", resource.group()),
             list_kind: str_at(definition.value(), &["status", "acceptedNames", "listKind"]).to_owned(),
             schema: Schema::parse(&open_api_schema),
-            definition_schema: open_api_schema,
-            columns: Columns::parse(version),
+            definition_schema: Arc::new(open_api_schema),
+            printer_columns: Value::Array(list_at(version, &["additionalPrinterColumns"]).to_vec()),
             has_status: at(version, &["subresources", "status"]).is_some(),
             scale: at(version, &["subresources", "scale"]).map(ScalePaths::parse),
             deprecation,
@@ -222,51 +222,10 @@ impl CustomVersion {
         errors
     }
 
-    /// Name of the schema in OpenAPI documents: the reversed group, the version and the kind.
-    pub(crate) fn open_api_name(&self) -> String {
-        let group: Vec<&str> = self.resource.group().rsplit('.').collect();
-        format!("{}.{}.{}", group.join("."), self.version, self.resource.kind())
-    }
-
-    /// Schema for OpenAPI documents: that of the definition, with the type and metadata of every object.
-    pub(crate) fn open_api_schema(&self) -> Value {
-        let mut schema = self.definition_schema.clone();
-        add_object_fields(&mut schema, true);
-        schema["x-kubernetes-group-version-kind"] = json!([{
-            "group": self.resource.group(), "kind": self.resource.kind(), "version": self.version,
-        }]);
-        schema
-    }
-
     /// Requested replicas, if the field is set.
     pub(crate) fn replicas(&self, object: &Value) -> Option<i64> {
         let scale = self.scale.as_ref()?;
         i64_at(object, &ScalePaths::fields(&scale.spec_replicas))
-    }
-}
-
-/// Adds `apiVersion`, `kind` and `metadata` to the schema of an object and to those of resources embedded in it.
-fn add_object_fields(schema: &mut Value, is_object: bool) {
-    let Value::Object(members) = schema else { return };
-    for field in ["items", "additionalProperties"] {
-        if let Some(schema) = members.get_mut(field) {
-            add_object_fields(schema, false);
-        }
-    }
-    for schema in
-        members.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(|p| p.values_mut())
-    {
-        add_object_fields(schema, false);
-    }
-    if is_object || bool_at(schema, &["x-kubernetes-embedded-resource"]) {
-        let properties = map_at_mut(schema, &["properties"]);
-        for field in ["apiVersion", "kind"] {
-            let description = open_api::common_description(field);
-            properties.insert(field.to_owned(), json!({"type": "string", "description": description}));
-        }
-        let description = open_api::common_description("metadata");
-        let metadata = json!({"description": description, "allOf": [open_api::metadata_reference()]});
-        properties.insert("metadata".to_owned(), metadata);
     }
 }
 

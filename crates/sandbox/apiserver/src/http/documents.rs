@@ -1,9 +1,9 @@
-//! Discovery, OpenAPI and version documents. They are built anew when the custom resources change.
+//! Discovery and version documents. They are built anew when the custom resources change.
 
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, LazyLock, OnceLock},
+    sync::Arc,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -14,8 +14,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     media::negotiate_discovery,
-    open_api::{self, Patchable},
-    open_api_v2,
     response::{self, ApiResponse, json_bytes},
     route::ReviewKind,
 };
@@ -27,18 +25,23 @@ use crate::{
 
 /// Resource in discovery.
 #[derive(Debug)]
-struct ResourceEntry {
-    plural: &'static str,
+pub struct ServedResource {
+    /// Plural name.
+    pub plural: &'static str,
     singular: String,
-    kind: &'static str,
-    namespaced: bool,
-    verbs: &'static [&'static str],
+    /// Kind of the objects.
+    pub kind: &'static str,
+    /// `true` if the objects are namespaced.
+    pub namespaced: bool,
+    /// Verbs.
+    pub verbs: &'static [&'static str],
     short_names: Vec<String>,
     categories: Vec<String>,
     subresources: Vec<SubresourceEntry>,
     /// Group, version and kind of the stored objects, such as `apps/v1/Deployment`. `None` for reviews.
     storage: Option<String>,
-    custom: Option<Arc<CustomVersion>>,
+    /// Schema in the definition of a custom resource.
+    pub schema: Option<Arc<Value>>,
 }
 
 /// Subresource in discovery.
@@ -53,28 +56,33 @@ struct SubresourceEntry {
 
 /// Group-version and its resources.
 #[derive(Debug)]
-struct GroupVersion {
-    group: &'static str,
-    version: String,
-    entries: Vec<ResourceEntry>,
+pub struct GroupVersion {
+    /// Group, empty for the core group.
+    pub group: &'static str,
+    /// Version.
+    pub version: String,
+    /// Resources by plural name.
+    pub entries: Vec<ServedResource>,
 }
 
 impl GroupVersion {
-    fn api_version(&self) -> String {
+    /// Group and version as in `apiVersion`.
+    pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 }
 
 /// Serialized document with its entity tag.
 #[derive(Debug, Clone)]
-struct Document {
+pub struct Document {
     content_type: HeaderValue,
     bytes: Bytes,
     etag: HeaderValue,
 }
 
 impl Document {
-    fn new(value: &Value) -> Self {
+    /// Serializes a document.
+    pub fn new(value: &Value) -> Self {
         Self::with_type(value, HeaderValue::from_static("application/json"))
     }
 
@@ -82,13 +90,21 @@ impl Document {
         Self::of_bytes(json_bytes(value), content_type)
     }
 
-    fn of_bytes(bytes: Bytes, content_type: HeaderValue) -> Self {
-        let etag = HeaderValue::try_from(format!("\"{}\"", hash(&bytes)));
+    /// Creates a document of its text.
+    pub fn of_bytes(bytes: Bytes, content_type: HeaderValue) -> Self {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let etag = HeaderValue::try_from(format!("\"{:016X}\"", hasher.finish()));
         Self { content_type, bytes, etag: etag.unwrap_or(HeaderValue::from_static("\"\"")) }
     }
 
+    /// Hash of the text, in quotes.
+    pub fn etag(&self) -> &HeaderValue {
+        &self.etag
+    }
+
     /// Returns the document, or 304 if the client has it.
-    fn response(&self, headers: &HeaderMap) -> ApiResponse {
+    pub fn response(&self, headers: &HeaderMap) -> ApiResponse {
         let known = headers.get(header::IF_NONE_MATCH) == Some(&self.etag);
         let (code, bytes) = if known {
             (StatusCode::NOT_MODIFIED, Bytes::new())
@@ -104,12 +120,6 @@ impl Document {
     }
 }
 
-fn hash(bytes: &[u8]) -> String {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    format!("{:016X}", hasher.finish())
-}
-
 /// All documents.
 #[derive(Debug)]
 pub(crate) struct Documents {
@@ -121,56 +131,7 @@ pub(crate) struct Documents {
     aggregated: BTreeMap<(bool, &'static str), Document>,
     group: BTreeMap<String, Document>,
     resources: BTreeMap<String, Document>,
-    all: Vec<GroupVersion>,
-    // The OpenAPI documents are built with the first request for them.
-    open_api_v2: OnceLock<Document>,
-    open_api_v2_protobuf: OnceLock<Document>,
-    open_api_v3: OnceLock<OpenApiV3>,
-}
-
-/// OpenAPI v3 documents.
-#[derive(Debug)]
-struct OpenApiV3 {
-    index: Document,
-    /// By group-version.
-    documents: BTreeMap<String, Document>,
-}
-
-/// Documents of the group-versions without custom resources. They are the same in every server.
-static BUILT_IN: LazyLock<BTreeMap<String, Document>> =
-    LazyLock::new(|| group_versions(&CustomResources::default()).iter().map(open_api_document).collect());
-
-impl OpenApiV3 {
-    fn new(all: &[GroupVersion]) -> Self {
-        let document = |version: &GroupVersion| {
-            let is_built_in = version.entries.iter().all(|entry| entry.custom.is_none());
-            let built_in = BUILT_IN.get(&version.api_version()).filter(|_| is_built_in);
-            built_in.map_or_else(
-                || open_api_document(version),
-                |document| (version.api_version(), document.clone()),
-            )
-        };
-        let documents: BTreeMap<String, Document> = all.iter().map(document).collect();
-        Self { index: Document::new(&open_api_index(&documents)), documents }
-    }
-}
-
-/// Returns the OpenAPI v2 document in JSON.
-fn open_api_v2_json(all: &[GroupVersion]) -> Document {
-    let schemas = all.iter().flat_map(|version| open_api::schemas(&patchable(version).collect::<Vec<_>>()));
-    Document::new(&open_api_v2::json_document(schemas.collect()))
-}
-
-/// Returns the OpenAPI v2 document in protobuf.
-fn open_api_v2_protobuf(all: &[GroupVersion]) -> Document {
-    let bytes = open_api_v2::protobuf_document(all.iter().flat_map(patchable));
-    Document::of_bytes(bytes.into(), HeaderValue::from_static(open_api_v2::CONTENT_TYPE))
-}
-
-/// Returns the OpenAPI v3 document of a group-version.
-fn open_api_document(version: &GroupVersion) -> (String, Document) {
-    let kinds: Vec<Patchable<'_>> = patchable(version).collect();
-    (version.api_version(), Document::new(&open_api::document(&kinds)))
+    pub(crate) all: Arc<[GroupVersion]>,
 }
 
 impl Documents {
@@ -235,10 +196,7 @@ impl Documents {
                 .iter()
                 .map(|version| (version.api_version(), Document::new(&resource_list(version))))
                 .collect(),
-            all,
-            open_api_v2: OnceLock::new(),
-            open_api_v2_protobuf: OnceLock::new(),
-            open_api_v3: OnceLock::new(),
+            all: all.into(),
         }
     }
 
@@ -269,33 +227,6 @@ impl Documents {
     pub(super) fn resources(&self, api_version: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
         Ok(self.resources.get(api_version).ok_or_else(ApiStatus::unknown_path)?.response(headers))
     }
-
-    /// Response for `/openapi/v2`: JSON, or protobuf if the client accepts it.
-    pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> ApiResponse {
-        let document = if accept.contains(open_api_v2::ACCEPTED) {
-            self.open_api_v2_protobuf.get_or_init(|| open_api_v2_protobuf(&self.all))
-        } else {
-            self.open_api_v2.get_or_init(|| open_api_v2_json(&self.all))
-        };
-        document.response(headers)
-    }
-
-    fn open_api_v3(&self) -> &OpenApiV3 {
-        self.open_api_v3.get_or_init(|| OpenApiV3::new(&self.all))
-    }
-
-    pub(super) fn open_api_index(&self, headers: &HeaderMap) -> ApiResponse {
-        self.open_api_v3().index.response(headers)
-    }
-
-    pub(super) fn open_api(&self, api_version: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
-        Ok(self
-            .open_api_v3()
-            .documents
-            .get(api_version)
-            .ok_or_else(ApiStatus::unknown_path)?
-            .response(headers))
-    }
 }
 
 const ALL_VERBS: &[&str] =
@@ -304,7 +235,7 @@ const ALL_VERBS: &[&str] =
 /// Returns all group-versions, the preferred version of each group first.
 fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
     let mut all: Vec<GroupVersion> = Vec::new();
-    let mut add = |group: &'static str, version: &str, entry: ResourceEntry| match all
+    let mut add = |group: &'static str, version: &str, entry: ServedResource| match all
         .iter_mut()
         .find(|known| (known.group, known.version.as_str()) == (group, version))
     {
@@ -327,7 +258,7 @@ fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
     }
     for review in ReviewKind::ALL {
         let (group, version) = review.api_version().split_once('/').unwrap_or(("", review.api_version()));
-        let entry = ResourceEntry {
+        let entry = ServedResource {
             plural: review.plural(),
             singular: review.kind().to_lowercase(),
             kind: review.kind(),
@@ -337,7 +268,7 @@ fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
             categories: Vec::new(),
             subresources: Vec::new(),
             storage: None,
-            custom: None,
+            schema: None,
         };
         add(group, version, entry);
     }
@@ -355,13 +286,13 @@ fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
     all
 }
 
-fn custom_entry(custom: &CustomResource, version: &Arc<CustomVersion>) -> ResourceEntry {
+fn custom_entry(custom: &CustomResource, version: &Arc<CustomVersion>) -> ServedResource {
     let group = custom.resource.group();
     let status =
         (Subresource::Status, group, version.version.as_str(), custom.resource.kind(), version.has_status);
     let scale = (Subresource::Scale, "autoscaling", "v1", "Scale", version.scale.is_some());
     let parts = [status, scale].into_iter().filter(|(.., served)| *served);
-    ResourceEntry {
+    ServedResource {
         plural: custom.resource.plural(),
         singular: custom.names.singular.clone(),
         kind: custom.resource.kind(),
@@ -379,7 +310,7 @@ fn custom_entry(custom: &CustomResource, version: &Arc<CustomVersion>) -> Resour
             })
             .collect(),
         storage: Some(format!("{}/{}", version.storage_api_version(), custom.resource.kind())),
-        custom: Some(Arc::clone(version)),
+        schema: Some(Arc::clone(&version.definition_schema)),
     }
 }
 
@@ -391,7 +322,7 @@ fn proxy_options(definition: &Definition) -> &'static str {
     if definition.kind == "Service" { "ServiceProxyOptions" } else { "PodProxyOptions" }
 }
 
-fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> ResourceEntry {
+fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> ServedResource {
     let part = |part: &Subresource| {
         let (group, version, kind, verbs): (_, _, _, &'static [&'static str]) = match part {
             Subresource::Status => (group, version, definition.kind, &["get", "patch", "update"]),
@@ -405,7 +336,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
         };
         SubresourceEntry { name: part.name(), group, version: version.to_owned(), kind, verbs }
     };
-    ResourceEntry {
+    ServedResource {
         plural: definition.plural,
         singular: definition.singular.to_owned(),
         kind: definition.kind,
@@ -415,11 +346,11 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
         categories: definition.categories.iter().map(|name| (*name).to_owned()).collect(),
         subresources: definition.subresources.iter().map(part).collect(),
         storage: Some(format!("{}/{}/{}", definition.group, definition.version, definition.kind)),
-        custom: None,
+        schema: None,
     }
 }
 
-fn add_names(value: &mut Value, entry: &ResourceEntry) {
+fn add_names(value: &mut Value, entry: &ServedResource) {
     for (key, names) in [("shortNames", &entry.short_names), ("categories", &entry.categories)] {
         if !names.is_empty() {
             value[key] = json!(names);
@@ -548,34 +479,5 @@ fn version_info(version: &str) -> Value {
         "goVersion": "",
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-    })
-}
-
-fn open_api_index(documents: &BTreeMap<String, Document>) -> Value {
-    let paths: serde_json::Map<String, Value> = documents
-        .iter()
-        .map(|(api_version, document)| {
-            let prefix = if api_version.contains('/') { "apis" } else { "api" };
-            let url = format!("/openapi/v3/{prefix}/{api_version}?hash={}", hash(&document.bytes));
-            (format!("{prefix}/{api_version}"), json!({"serverRelativeURL": url}))
-        })
-        .collect();
-    json!({"paths": paths})
-}
-
-/// Returns the kinds that can be patched.
-fn patchable(version: &GroupVersion) -> impl Iterator<Item = Patchable<'_>> {
-    let prefix = if version.group.is_empty() { "/api" } else { "/apis" };
-    version.entries.iter().filter(|entry| entry.verbs.contains(&"patch")).map(move |entry| {
-        let scope = if entry.namespaced { "/namespaces/{namespace}" } else { "" };
-        let path = |scope: &str| format!("{prefix}/{}{scope}/{}", version.api_version(), entry.plural);
-        Patchable {
-            all: entry.namespaced.then(|| path("")),
-            collection: path(scope),
-            group: version.group,
-            version: &version.version,
-            kind: entry.kind,
-            custom: entry.custom.as_deref(),
-        }
     })
 }

@@ -21,7 +21,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use super::response::{self, ApiBody, ApiResponse};
-use crate::{ApiStatus, StatusReason, object::write_json};
+use crate::{ApiStatus, StatusReason, json::write_json};
 
 /// Fault injection rule: selects requests and the action applied to them. Parsed from text (`"…".parse::<Fault>()`):
 ///

@@ -59,12 +59,12 @@ fn not_acceptable() -> ApiStatus {
 }
 
 impl Representation {
-    /// Returns the first supported representation in `accept`.
+    /// Returns the first supported representation in `accept`. Without `tables`, tables are not supported.
     ///
     /// # Errors
     ///
     /// 406 if none is supported.
-    pub(super) fn negotiate(accept: &str) -> Result<Self, ApiStatus> {
+    pub(super) fn negotiate(accept: &str, tables: bool) -> Result<Self, ApiStatus> {
         clauses(accept)
             .iter()
             .filter(|clause| clause.is_json())
@@ -77,7 +77,7 @@ impl Representation {
                 let known = !version.is_empty() && clause.parameter("g") == Some("meta.k8s.io");
                 match clause.parameter("as") {
                     None | Some("") => Some(Self::Plain),
-                    Some("Table") if known => Some(Self::Table(version)),
+                    Some("Table") if known && tables => Some(Self::Table(version)),
                     Some("PartialObjectMetadata" | "PartialObjectMetadataList") if known => {
                         Some(Self::Metadata(version))
                     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn first_supported_clause_is_chosen() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let negotiate = |accept: &str| Representation::negotiate(accept).ok();
+        let negotiate = |accept: &str| Representation::negotiate(accept, true).ok();
         assert_eq!(negotiate(""), Some(Representation::Plain));
         assert_eq!(negotiate("*/*"), Some(Representation::Plain));
         assert_eq!(negotiate("application/json, */*"), Some(Representation::Plain));

@@ -7,19 +7,19 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
-use crate::{ApiStatus, object::write_json};
+use crate::{ApiStatus, json::write_json};
 
 /// Response body: complete, or a stream for a watch or a long list.
 pub type ApiBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// HTTP response.
-pub(super) type ApiResponse = Response<ApiBody>;
+pub type ApiResponse = Response<ApiBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// Serializes `value` as a line of JSON.
-pub(super) fn json_bytes(value: &Value) -> Bytes {
+pub fn json_bytes(value: &Value) -> Bytes {
     let mut text = Vec::with_capacity(256);
     write_json(&mut text, value);
     text.push(b'\n');
@@ -27,27 +27,27 @@ pub(super) fn json_bytes(value: &Value) -> Bytes {
 }
 
 /// Response with a serialized JSON body.
-pub(super) fn json_text(code: StatusCode, text: Bytes) -> ApiResponse {
+pub fn json_text(code: StatusCode, text: Bytes) -> ApiResponse {
     with_type(code, JSON, Full::new(text).boxed_unsync())
 }
 
 /// Response with a JSON body.
-pub(super) fn json(code: StatusCode, value: &Value) -> ApiResponse {
+pub fn json(code: StatusCode, value: &Value) -> ApiResponse {
     json_text(code, json_bytes(value))
 }
 
 /// Response with a plain-text body.
-pub(super) fn text(words: impl Into<Bytes>) -> ApiResponse {
+pub fn text(words: impl Into<Bytes>) -> ApiResponse {
     with_type(StatusCode::OK, TEXT, Full::new(words.into()).boxed_unsync())
 }
 
 /// Response with a streamed JSON body.
-pub(super) fn stream(body: ApiBody) -> ApiResponse {
+pub fn stream(body: ApiBody) -> ApiResponse {
     with_type(StatusCode::OK, JSON, body)
 }
 
 /// Response with a failure status.
-pub(super) fn failure(status: &ApiStatus) -> ApiResponse {
+pub fn failure(status: &ApiStatus) -> ApiResponse {
     let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(code, &status.to_value());
     // client-go retries a 429 only if it has this header.
@@ -59,7 +59,7 @@ pub(super) fn failure(status: &ApiStatus) -> ApiResponse {
 }
 
 /// Adds a `Warning` header per warning.
-pub(super) fn warn(response: &mut ApiResponse, warnings: &[String]) {
+pub fn warn(response: &mut ApiResponse, warnings: &[String]) {
     for warning in warnings {
         let quoted: String = warning
             .chars()

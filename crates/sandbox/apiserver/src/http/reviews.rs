@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::{
     body::{Content, decode_any},
     options::write_options,
+    program::Program,
     query::Query,
     response::{self, ApiResponse},
     route::{Review, ReviewKind},
-    user::{Tokens, User},
+    user::User,
     verbs::success,
 };
 use crate::{
@@ -17,11 +18,11 @@ use crate::{
     json::{set, str_at},
 };
 
-/// User of a request, and the configured tokens.
+/// User of a request, and the parts of the service that a program adds.
 #[derive(Clone, Copy)]
 pub(super) struct Caller<'a> {
     pub(super) user: &'a User,
-    pub(super) tokens: Option<&'a Tokens>,
+    pub(super) program: &'a Program,
 }
 
 /// Responds to a review.
@@ -63,8 +64,8 @@ pub(super) fn review(
         ReviewKind::SelfSubject => json!({"userInfo": user_info(caller.user)}),
         ReviewKind::Token => {
             let token = str_at(&object, &["spec", "token"]);
-            match (caller.tokens, caller.tokens.and_then(|tokens| tokens.user(token))) {
-                (_, Some(user)) => json!({"authenticated": true, "user": user_info(user)}),
+            match (&caller.program.users, caller.program.users.as_ref().and_then(|users| users(token))) {
+                (_, Some(user)) => json!({"authenticated": true, "user": user_info(&user)}),
                 (Some(_), None) => json!({"error": "unknown token", "user": {}}),
                 (None, _) => {
                     json!({"authenticated": false, "error": "the embedded API server has no tokens configured", "user": {}})

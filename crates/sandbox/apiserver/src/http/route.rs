@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use super::query::percent_decode;
-use crate::{
-    ApiStatus, Resource, StatusReason, Subresource, custom::CustomResources, kind::Kind,
-    resource::ServedVersion,
-};
+use crate::{ApiStatus, Resource, Subresource, custom::CustomResources, kind::Kind, resource::ServedVersion};
 
 /// Endpoint of a path.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +11,8 @@ pub(super) enum Route {
     /// `/`
     Root,
     /// `/ui`
-    Ui,
-    /// Below `/ui/` and `/debug/`: served by the [`Extension`](super::Extension).
+    Page,
+    /// Below `/ui/`, `/debug/` and `/openapi/`.
     Extension,
     /// `/version`
     Version,
@@ -29,12 +26,6 @@ pub(super) enum Route {
     Group(String),
     /// `/api/v1` and `/apis/{group}/{version}`. Contains the group-version.
     GroupVersion(String),
-    /// `/openapi/v2`
-    OpenApiV2,
-    /// `/openapi/v3`
-    OpenApiIndex,
-    /// `/openapi/v3/…`. Contains the group-version.
-    OpenApi(String),
     /// Resource, object or subresource.
     Object(Target),
     /// Virtual resource, which is processed without being stored.
@@ -155,14 +146,10 @@ impl Route {
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         match parts.as_slice() {
             [] => Ok(Self::Root),
-            ["ui"] => Ok(Self::Ui),
-            ["ui" | "debug", _, ..] => Ok(Self::Extension),
+            ["ui"] => Ok(Self::Page),
+            ["ui" | "debug" | "openapi", _, ..] => Ok(Self::Extension),
             ["version"] => Ok(Self::Version),
             ["healthz" | "livez" | "readyz", ..] => Ok(Self::Health),
-            ["openapi", "v2"] => Ok(Self::OpenApiV2),
-            ["openapi", "v3"] => Ok(Self::OpenApiIndex),
-            ["openapi", "v3", "api", version] => Ok(Self::OpenApi((*version).to_owned())),
-            ["openapi", "v3", "apis", group, version] => Ok(Self::OpenApi(format!("{group}/{version}"))),
             ["api"] => Ok(Self::CoreVersions),
             ["apis"] => Ok(Self::Groups),
             ["apis", group] => Ok(Self::Group((*group).to_owned())),
@@ -171,6 +158,15 @@ impl Route {
             ["api", version, rest @ ..] => parse_in_group_version("", version, rest, custom),
             ["apis", group, version, rest @ ..] => parse_in_group_version(group, version, rest, custom),
             _ => Err(ApiStatus::unknown_path()),
+        }
+    }
+
+    /// `true` if a [program](super::Program) may serve the path.
+    pub(super) fn is_of_program(&self) -> bool {
+        match self {
+            Self::Root | Self::Page | Self::Extension => true,
+            Self::Object(target) => target.subresource == Some(Subresource::Proxy),
+            _ => false,
         }
     }
 }
@@ -213,8 +209,7 @@ fn parse_in_group_version(
         [] => (None, None),
         [name] => (Some(*name), None),
         [_, part, ..] if resource == Resource::PODS && NOT_IMPLEMENTED.contains(part) => {
-            let message = format!("pods/{part} is not implemented by the embedded API server");
-            return Err(ApiStatus::new(StatusReason::NotImplemented, message));
+            return Err(ApiStatus::not_implemented(&format!("pods/{part}")));
         }
         [name, "proxy", ..] if kind.has(Subresource::Proxy) => (Some(*name), Some(Subresource::Proxy)),
         [name, part] => {
@@ -264,6 +259,7 @@ fn find_custom(custom: &CustomResources, group: &str, version: &str, plural: &st
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StatusReason;
 
     fn parse(path: &str) -> Result<Route, ApiStatus> {
         Route::parse(path, Arc::default)

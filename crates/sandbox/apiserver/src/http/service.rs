@@ -20,29 +20,19 @@ use tower::{BoxError, Service};
 use super::{
     audit_event::{AuditEvent, ObjectReference},
     body::{self, Content},
-    extension::{self, Extension, ExtensionRequest},
-    fair_queue::{FairQueue, Flow},
     fault::{self, FaultAction, FaultDecision},
     freshness,
     media::negotiate_object,
-    protobuf, proxy,
+    program::{Program, WriteGate},
+    protobuf,
     query::Query,
     response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
     route::{Route, Target},
-    ui,
-    user::{Tokens, User},
+    user::{self, User},
     verbs,
 };
 use crate::{ApiServer, ApiStatus, Subresource, WatchCacheLag, json::str_at, store::WatchCache};
-
-/// Maximum number of concurrent streams on an HTTP/2 connection, as kube-apiserver without
-/// `--http2-max-streams-per-connection`.
-pub const DEFAULT_MAX_CONCURRENT_STREAMS: u32 = 100;
-
-/// Number of writes that are served at a time by a server with a data directory, as kube-apiserver's
-/// `--max-mutating-requests-inflight`.
-const MAX_MUTATING_REQUESTS: usize = 200;
 
 /// An [`ApiServer`] as a `tower` service of HTTP requests. Clones share the server.
 ///
@@ -55,62 +45,20 @@ const MAX_MUTATING_REQUESTS: usize = 200;
 #[derive(Clone)]
 pub struct ApiService {
     server: Arc<ApiServer>,
-    tokens: Option<Arc<Tokens>>,
-    extension: Option<Extension>,
-    max_concurrent_streams: u32,
+    program: Program,
     /// Watch cache that lags behind the store. `None` if lists and watches are served from the store.
     cache: Option<Arc<WatchCache>>,
 }
 
 impl ApiService {
     pub(crate) fn new(server: Arc<ApiServer>, cache: Option<Arc<WatchCache>>) -> Self {
-        Self {
-            server,
-            tokens: None,
-            extension: None,
-            max_concurrent_streams: DEFAULT_MAX_CONCURRENT_STREAMS,
-            cache,
-        }
+        Self { server, program: Program::default(), cache }
     }
 
-    /// Requires one of `tokens` from clients of this service. Other services of the same server are not affected.
+    /// Adds parts of a program. Other services of the same server are not affected.
     #[must_use]
-    pub fn with_tokens(self, tokens: Tokens) -> Self {
-        Self { tokens: Some(Arc::new(tokens)), ..self }
-    }
-
-    /// Serves paths below `/ui/` and `/debug/` by `extension`.
-    #[must_use]
-    pub fn with_extension(self, extension: Extension) -> Self {
-        Self { extension: Some(extension), ..self }
-    }
-
-    /// Sets the maximum number of concurrent streams on an HTTP/2 connection.
-    ///
-    /// Upstream counterpart: `--http2-max-streams-per-connection`.
-    #[must_use]
-    pub fn with_max_concurrent_streams(self, max: u32) -> Self {
-        Self { max_concurrent_streams: max, ..self }
-    }
-
-    /// Maximum number of writes that are served at a time on sockets. `None` if writes do not wait.
-    ///
-    /// In memory a write is served in one turn. On disk it waits for a transaction, which it shares with other writes.
-    pub(super) fn max_writes(&self) -> Option<usize> {
-        self.server.registry.store.is_durable().then_some(MAX_MUTATING_REQUESTS)
-    }
-
-    pub(super) fn clock(&self) -> &dyn Clock {
-        &*self.server.config.clock
-    }
-
-    pub(super) fn max_concurrent_streams(&self) -> u32 {
-        self.max_concurrent_streams
-    }
-
-    /// `true` if clients must present a token.
-    pub(super) fn has_tokens(&self) -> bool {
-        self.tokens.is_some()
+    pub fn with_program(self, program: Program) -> Self {
+        Self { program, ..self }
     }
 }
 
@@ -183,8 +131,8 @@ where
         exchange.clock().sleep(delay).await;
     }
     // After the body was read: a slow client takes no seat.
-    let _seat = match exchange.write_queue() {
-        Some(WriteQueue { queue, flow }) => Some(queue.seat(flow).await),
+    let _seat = match exchange.write_gate() {
+        Some(WriteGate(wait)) => Some(wait().await),
         None => None,
     };
     match action {
@@ -202,13 +150,6 @@ where
         }
         action => Ok(exchange.serve(action).await),
     }
-}
-
-/// Queue of the writes on a socket, an extension of requests.
-#[derive(Clone)]
-pub(super) struct WriteQueue {
-    pub(super) queue: Arc<FairQueue>,
-    pub(super) flow: Flow,
 }
 
 /// A complete request and its user.
@@ -239,9 +180,9 @@ impl Exchange {
             if may_have_body(&parts.method) { body::read(body).await } else { Ok(Default::default()) };
         let content = content
             .map(|bytes| Content { content_type: text_header(&parts.headers, header::CONTENT_TYPE), bytes });
-        let user = match &service.tokens {
+        let user = match &service.program.users {
             None => Ok(User::admin()),
-            Some(tokens) => tokens.authenticate(&parts.headers, route.as_ref()),
+            Some(users) => user::authenticate(users, &parts.headers, route.as_ref()),
         };
         Self { service, parts, query, route, content, user, received, began }
     }
@@ -250,9 +191,9 @@ impl Exchange {
         &self.service.server
     }
 
-    /// Queue in which the request waits if it is a write of one object. A deletion of a collection yields between batches
+    /// Gate at which the request waits if it is a write of one object. A deletion of a collection yields between batches
     /// instead.
-    fn write_queue(&self) -> Option<&WriteQueue> {
+    fn write_gate(&self) -> Option<&WriteGate> {
         let is_collection = matches!(&self.route, Ok(Route::Object(target)) if target.name.is_none());
         let waits = match self.parts.method {
             Method::POST | Method::PUT | Method::PATCH => true,
@@ -263,7 +204,7 @@ impl Exchange {
     }
 
     fn clock(&self) -> &dyn Clock {
-        self.service.clock()
+        self.server().clock()
     }
 
     fn user_agent(&self) -> String {
@@ -346,17 +287,7 @@ impl Exchange {
         let route = route.map_err(ApiStatus::clone)?;
         // Cloning shares the bytes.
         let content = content.clone()?;
-        if *route == Route::Extension {
-            let Parts { method, uri, headers, .. } = parts;
-            let request = ExtensionRequest {
-                method: method.clone(),
-                path: uri.path().to_owned(),
-                headers: headers.clone(),
-                body: content.bytes,
-            };
-            return extension::serve(self.service.extension.as_ref(), request).await;
-        }
-        let caller = Caller { user, tokens: self.service.tokens.as_deref() };
+        let caller = Caller { user, program: &self.service.program };
         dispatch(self.server(), cache, parts, route, query, content, caller).await
     }
 
@@ -466,16 +397,22 @@ async fn dispatch(
             "invalid timeout specified in the request URL - {error}"
         )));
     }
+    if route.is_of_program()
+        && let Some(pages) = &caller.program.pages
+        && let Some(response) = pages(Request::from_parts(parts.clone(), content.bytes.clone()))
+    {
+        return response.await;
+    }
     let mut accept = accepted(headers);
     match route {
         Route::Object(target) if target.subresource == Some(Subresource::Proxy) => {
-            return proxy::proxy(server, target, method, &parts.uri, &content.bytes);
+            return Err(ApiStatus::not_implemented(&format!("{}/proxy", target.resource().plural())));
         }
         Route::Object(target) => {
             if protobuf::is_requested(&accept, target) {
                 accept = protobuf::as_json(&accept);
             }
-            // Set by `serve`. Without a socket there is no shutdown.
+            // Set by a server on a socket. Otherwise there is no shutdown.
             let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
             let request = verbs::ResourceRequest {
                 server,
@@ -484,6 +421,7 @@ async fn dispatch(
                 target,
                 query,
                 accept: &accept,
+                tables: caller.program.tables,
                 user_agent: &text_header(headers, header::USER_AGENT),
                 content,
                 shutdown,
@@ -495,24 +433,18 @@ async fn dispatch(
             negotiate_object(&protobuf::as_json(&accept))?;
             return reviews::review(server, method, review, query, &content, caller);
         }
+        Route::Page | Route::Extension => return Err(ApiStatus::unknown_path()),
         _ if method != Method::GET => return Err(ApiStatus::method_not_allowed()),
         _ => {}
     }
     let documents = server.documents();
     match route {
-        Route::Root if ui::accepts_html(headers) => Ok(ui::redirect()),
         Route::Root => Ok(documents.root(headers)),
-        Route::Ui => Ok(ui::page()),
         Route::Version => Ok(documents.version(headers)),
         Route::CoreVersions => documents.discovery(true, &accept, headers),
         Route::Groups => documents.discovery(false, &accept, headers),
         Route::Group(group) => documents.group(group, headers),
         Route::GroupVersion(api_version) => documents.resources(api_version, headers),
-        Route::OpenApiV2 => Ok(documents.open_api_v2(&accept, headers)),
-        Route::OpenApiIndex => Ok(documents.open_api_index(headers)),
-        Route::OpenApi(api_version) => documents.open_api(api_version, headers),
-        // Served before.
-        Route::Extension => Err(ApiStatus::unknown_path()),
-        Route::Health | Route::Object(_) | Route::Review(_) => Ok(response::text("ok")),
+        _ => Ok(response::text("ok")),
     }
 }

@@ -14,6 +14,7 @@ use super::{
         delete_options, eviction_options, force, list_options, minimum_revision, refuse_force, watch_options,
         write_options,
     },
+    program::Tables,
     query::Query,
     response::{self, ApiResponse},
     route::Target,
@@ -36,6 +37,7 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) target: &'a Target,
     pub(super) query: &'a Query,
     pub(super) accept: &'a str,
+    pub(super) tables: Option<Tables>,
     pub(super) user_agent: &'a str,
     pub(super) content: Content,
     pub(super) shutdown: CancellationToken,
@@ -83,12 +85,8 @@ impl ResourceRequest<'_> {
     }
 
     fn view(&self) -> Result<View, ApiStatus> {
-        View::new(
-            self.target,
-            Representation::negotiate(self.accept)?,
-            self.query,
-            self.server.config.clock.now(),
-        )
+        let representation = Representation::negotiate(self.accept, self.tables.is_some())?;
+        View::new(self.target, representation, self.tables, self.query, self.server.config.clock.now())
     }
 
     fn get(&self) -> Result<ApiResponse, ApiStatus> {

@@ -1,11 +1,19 @@
 //! Representations of objects in responses.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{media::Representation, query::Query, response::json_bytes, route::Target};
-use crate::{ApiStatus, Object, ObjectList, kind::Kind, object::write_json, table};
+use super::{
+    media::Representation,
+    program::{Table, Tables},
+    query::Query,
+    response::json_bytes,
+    route::Target,
+};
+use crate::{ApiStatus, Object, ObjectList, json::write_json};
 
 /// Part of an object that a table row contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,10 +25,12 @@ pub(super) enum IncludeObject {
 }
 
 /// Representation of the objects of a request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct View {
     pub(super) target: Target,
     pub(super) representation: Representation,
+    /// Set if the representation is a table.
+    table: Option<Arc<dyn Table>>,
     pub(super) include: IncludeObject,
     pub(super) now: Timestamp,
 }
@@ -29,6 +39,7 @@ impl View {
     pub(super) fn new(
         target: &Target,
         representation: Representation,
+        tables: Option<Tables>,
         query: &Query,
         now: Timestamp,
     ) -> Result<Self, ApiStatus> {
@@ -40,7 +51,10 @@ impl View {
                 return Err(ApiStatus::bad_request(format!("unrecognized includeObject value: {other:?}")));
             }
         };
-        Ok(Self { target: target.clone(), representation, include, now })
+        let is_table = matches!(representation, Representation::Table(_));
+        let custom = target.kind.custom.as_ref().map(|custom| &custom.printer_columns);
+        let table = tables.filter(|_| is_table).map(|tables| tables(target.kind.name(), custom));
+        Ok(Self { target: target.clone(), representation, table, include, now })
     }
 
     /// Serializes an object in the requested representation and version.
@@ -136,19 +150,12 @@ impl View {
     }
 
     fn columns(&self) -> Value {
-        let Kind { custom, .. } = &self.target.kind;
-        match custom {
-            Some(custom) => custom.columns.definitions(),
-            None => json!(table::columns(self.target.kind.name())),
-        }
+        self.table.as_ref().map_or_else(|| json!([]), |table| table.columns())
     }
 
     fn row(&self, object: &Object, version: &str) -> Value {
         let kind = &self.target.kind;
-        let cells = match &kind.custom {
-            Some(custom) => custom.columns.row(&custom.shown(object), self.now),
-            None => table::row(kind.name(), object.value(), self.now),
-        };
+        let cells = self.table.as_ref().map(|table| table.row(&kind.shown(object), self.now));
         let mut row = json!({"cells": cells});
         match self.include {
             IncludeObject::None => {}

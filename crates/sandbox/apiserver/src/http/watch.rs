@@ -15,7 +15,7 @@ use super::{
     response::{self, ApiResponse},
     view::View,
 };
-use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, object::write_json, store::WatchCache};
+use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, json::write_json, store::WatchCache};
 
 /// Interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);

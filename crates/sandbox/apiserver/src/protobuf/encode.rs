@@ -19,22 +19,23 @@ const ITEMS: usize = 100;
 
 /// Message under construction, with methods that can be chained by value.
 #[derive(Debug, Default)]
-pub(crate) struct Message(MessageBuilder);
+pub struct Message(MessageBuilder);
 
 impl Message {
     /// Adds a number.
-    pub(crate) fn varint(mut self, number: u32, value: u64) -> Self {
+    pub fn varint(mut self, number: u32, value: u64) -> Self {
         self.0.varint(number, value);
         self
     }
 
     /// Adds text, bytes or a message.
-    pub(crate) fn bytes(mut self, number: u32, bytes: impl AsRef<[u8]>) -> Self {
+    pub fn bytes(mut self, number: u32, bytes: impl AsRef<[u8]>) -> Self {
         self.0.bytes(number, bytes);
         self
     }
 
-    pub(crate) fn into_vec(self) -> Vec<u8> {
+    /// Bytes of the message.
+    pub fn into_vec(self) -> Vec<u8> {
         self.0.into_vec()
     }
 }

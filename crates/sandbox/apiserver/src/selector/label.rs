@@ -118,7 +118,7 @@ impl LabelSelector {
     }
 
     /// Converts a map of labels, as in a ReplicationController.
-    pub(crate) fn from_labels(labels: &Value) -> Self {
+    pub fn from_labels(labels: &Value) -> Self {
         Self::from_object(&serde_json::json!({"matchLabels": labels}))
     }
 

@@ -6,22 +6,85 @@
 //! disk fails, the head is reset to the published state and all queued writes fail.
 
 use std::{
+    collections::HashMap,
     mem,
     sync::{Arc, OnceLock},
 };
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::{Change, Disk, Key, Shared, State, Write};
-use crate::{ApiStatus, Object};
+use super::{Change, Key, Shared, State, Write, key};
+use crate::{ApiStatus, Object, Resource, custom, encoded::SharedTexts, json::str_at, object::Version};
+
+/// Object on a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// `resource.group/namespace/name`, or `resource.group/name` for cluster-scoped objects.
+    pub name: String,
+    /// Time of the last write, in microseconds since 1970, and JSON text. `None` for a removed object.
+    pub content: Option<(i64, Vec<u8>)>,
+}
+
+/// Durable copy of the objects.
+pub trait Disk: Send {
+    /// Makes `rows` and the revision of the last of them durable, all or none. After a failure the rows may or may not be
+    /// written; the next commit contains them again, with their published content.
+    ///
+    /// # Errors
+    ///
+    /// The reason why nothing is durable.
+    fn commit(&mut self, revision: u64, rows: &[Row]) -> Result<(), String>;
+}
+
+impl Row {
+    fn new(resource: Resource, key: &Key, version: Option<&Version>) -> Self {
+        let content = version.map(|version| (version.written().as_microsecond(), version.text()));
+        Self { name: format!("{}/{key}", resource.qualified()), content }
+    }
+}
+
+/// Disk with the keys of failed writes.
+struct Committer {
+    disk: Box<dyn Disk>,
+    uncertain: Vec<(Resource, Key)>,
+}
+
+impl Committer {
+    /// Commits `changes`. `present` returns the published version of an object.
+    fn commit(
+        &mut self,
+        changes: &[Change],
+        present: impl Fn(Resource, &Key) -> Option<Arc<Version>>,
+    ) -> Result<(), String> {
+        let repaired = self
+            .uncertain
+            .iter()
+            .map(|(resource, key)| Row::new(*resource, key, present(*resource, key).as_deref()));
+        let changed = changes.iter().map(|change| {
+            let version = (!change.removed).then_some(&*change.object);
+            Row::new(change.resource(), change.object.key(), version)
+        });
+        let rows: Vec<Row> = repaired.chain(changed).collect();
+        let written = self.disk.commit(changes.last().map_or(0, Change::revision), &rows);
+        if written.is_ok() {
+            self.uncertain.clear();
+        } else {
+            let keys = changes.iter().map(|change| (change.resource(), Arc::clone(change.object.key())));
+            self.uncertain.extend(keys);
+        }
+        written
+    }
+}
 
 /// Result of a queued write, set once it is known.
 type Ticket = Arc<OnceLock<Result<(), ApiStatus>>>;
 
 /// Disk and queue. Locks are acquired in the order disk, head, published state.
 pub(super) struct Durable {
-    disk: Mutex<Disk>,
+    disk: Mutex<Committer>,
     head: Mutex<Head>,
 }
 
@@ -33,8 +96,9 @@ struct Head {
 }
 
 impl Durable {
-    pub(super) fn new(state: &State, disk: Disk) -> Self {
+    pub(super) fn new(state: &State, disk: Box<dyn Disk>) -> Self {
         let head = Head { state: state.without_history(), queue: Vec::new() };
+        let disk = Committer { disk, uncertain: Vec::new() };
         Self { disk: Mutex::new(disk), head: Mutex::new(head) }
     }
 
@@ -114,5 +178,59 @@ fn blocking(wait: impl FnOnce()) {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Returns the versions in `rows`.
+///
+/// # Errors
+///
+/// Returns the name of an invalid row.
+pub(super) fn decode(rows: Vec<Row>, texts: &SharedTexts) -> Result<Vec<Arc<Version>>, String> {
+    // Objects of custom resources may precede their definitions.
+    let (built_in, custom): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| resource_of(&row.name).is_some());
+    let mut versions = Vec::new();
+    for row in built_in {
+        let version = resource_of(&row.name).and_then(|resource| decode_row(resource, &row, texts));
+        versions.push(version.ok_or(row.name)?);
+    }
+    let defined = defined_resources(&versions);
+    for row in custom {
+        let resource = row.name.split_once('/').and_then(|(qualified, _)| defined.get(qualified));
+        let version = resource.and_then(|resource| decode_row(*resource, &row, texts));
+        versions.push(version.ok_or(row.name)?);
+    }
+    Ok(versions)
+}
+
+/// Returns the built-in resource of a row.
+fn resource_of(name: &str) -> Option<Resource> {
+    let (qualified, _) = name.split_once('/')?;
+    let (plural, group) = qualified.split_once('.').unwrap_or((qualified, ""));
+    Resource::find(group, plural)
+}
+
+/// Returns the custom resources that are defined in `objects`, by qualified name.
+fn defined_resources(objects: &[Arc<Version>]) -> HashMap<String, Resource> {
+    let definitions =
+        objects.iter().filter(|version| version.resource() == Resource::CUSTOM_RESOURCE_DEFINITIONS);
+    definitions
+        .filter_map(|version| {
+            let definition = Object::new(Arc::clone(version));
+            Some((definition.name().to_owned(), custom::resource_of(&definition)?))
+        })
+        .collect()
+}
+
+fn decode_row(resource: Resource, row: &Row, texts: &SharedTexts) -> Option<Arc<Version>> {
+    let (_, row_key) = row.name.split_once('/')?;
+    let (written, text) = row.content.as_ref()?;
+    let value: Value = serde_json::from_slice(text).ok()?;
+    let metadata = |field| str_at(&value, &["metadata", field]);
+    if *key(metadata("namespace"), metadata("name")) != *row_key {
+        return None;
+    }
+    let revision = metadata("resourceVersion").parse().ok()?;
+    let written = Timestamp::from_microsecond(*written).ok()?;
+    Some(Arc::new(
+        Version::new(resource, &row_key.into(), &value, None, written, texts).with_revision(revision),
+    ))
+}

@@ -68,6 +68,14 @@ impl Client {
     }
 
     pub(crate) fn with(configure: impl FnOnce(&mut ApiServerConfig)) -> Self {
+        Self::of(ApiServer::service, configure)
+    }
+
+    /// Returns a client of the service that `service` returns of a server.
+    pub(crate) fn of(
+        service: impl FnOnce(&Arc<ApiServer>) -> ApiService,
+        configure: impl FnOnce(&mut ApiServerConfig),
+    ) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = FakeClock::new(start);
         let mut config = ApiServerConfig {
@@ -77,7 +85,7 @@ impl Client {
         };
         configure(&mut config);
         let server = ApiServer::new(config);
-        let service = server.service();
+        let service = service(&server);
         Self { server, clock, service }
     }
 

@@ -8,98 +8,10 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-use crate::client::{Client, version_of};
-
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/websites.example.com";
-const WEBSITES: &str = "/apis/example.com/v1/namespaces/default/websites";
-
-/// Definition of a kind with all features.
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "websites.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "websites", "singular": "website", "kind": "Website", "shortNames": ["ws"],
-                "categories": ["all"]},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "subresources": {
-                    "status": {},
-                    "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
-                        "labelSelectorPath": ".status.selector"},
-                },
-                "additionalPrinterColumns": [
-                    {"name": "Host", "type": "string", "jsonPath": ".spec.host"},
-                    {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
-                    {"name": "Paths", "type": "string", "jsonPath": ".spec.paths[*].path", "priority": 1},
-                    {"name": "Ready", "type": "string",
-                        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {"openAPIV3Schema": schema()},
-            }],
-        },
-    })
-}
-
-fn schema() -> Value {
-    let pattern = |pattern: &str| json!({"pattern": pattern});
-    json!({
-        "type": "object",
-        "description": "A website.",
-        "required": ["spec"],
-        "properties": {
-            "spec": {
-                "type": "object",
-                "required": ["host"],
-                "properties": {
-                    "host": {"type": "string", "minLength": 3, "maxLength": 30, "pattern": "^[a-z.]+$"},
-                    "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 10, "default": 1},
-                    "ratio": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "multipleOf": 0.5},
-                    "tier": {"type": "string", "enum": ["free", "paid"]},
-                    "oneOf": {"type": "string", "oneOf": [pattern("^a"), pattern("^b")]},
-                    "anyOf": {"type": "string", "anyOf": [pattern("^a"), pattern("^b")]},
-                    "allOf": {"type": "string", "allOf": [pattern("^a"), pattern("b$")]},
-                    "not": {"type": "string", "not": pattern("^a")},
-                    "port": {"x-kubernetes-int-or-string": true},
-                    "note": {"type": "string", "nullable": true},
-                    "when": {"type": "string", "format": "date-time"},
-                    "debug": {"type": "boolean"},
-                    "paths": {
-                        "type": "array", "minItems": 1, "maxItems": 3,
-                        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["path"],
-                        "items": {"type": "object", "required": ["path"], "properties": {
-                            "path": {"type": "string"}, "weight": {"type": "integer"}}},
-                    },
-                    "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-                    "list": {"type": "array", "items": {"type": "string"}},
-                    "labels": {"type": "object", "maxProperties": 2, "additionalProperties": {"type": "string"}},
-                    "atomic": {"type": "object", "x-kubernetes-map-type": "atomic",
-                        "additionalProperties": {"type": "string"}},
-                    "extra": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                    "template": {"type": "object", "x-kubernetes-embedded-resource": true,
-                        "x-kubernetes-preserve-unknown-fields": true},
-                },
-            },
-            "status": {"type": "object", "properties": {
-                "replicas": {"type": "integer"},
-                "selector": {"type": "string"},
-                "conditions": {"type": "array", "items": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }},
-        },
-    })
-}
-
-fn website(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"name": name}, "spec": spec})
-}
+use crate::{
+    client::{Client, version_of},
+    website::{DEFINITION, DEFINITIONS, WEBSITES, definition, website},
+};
 
 async fn with_definition() -> Client {
     let client = Client::new();
@@ -515,28 +427,6 @@ mod objects {
         assert_eq!(client.get(WEBSITES).await.expect(200)["items"], json!([]));
     }
 
-    #[tokio::test]
-    async fn survive_a_restart() {
-        let directory = tempfile::tempdir().unwrap();
-        {
-            let server =
-                kcm_apiserver::ApiServer::open(kcm_apiserver::ApiServerConfig::default(), directory.path())
-                    .unwrap();
-            let options = kcm_apiserver::WriteOptions::default();
-            let definitions = kcm_apiserver::Resource::CUSTOM_RESOURCE_DEFINITIONS;
-            server.create(definitions, "", definition(), &options).unwrap();
-            let websites = server.resource("example.com", "websites").unwrap();
-            assert!(server.resources().contains(&websites));
-            server.create(websites, "default", website("a", json!({"host": "abc"})), &options).unwrap();
-        }
-        let server =
-            kcm_apiserver::ApiServer::open(kcm_apiserver::ApiServerConfig::default(), directory.path())
-                .unwrap();
-        let websites = server.resource("example.com", "websites").unwrap();
-        let found = server.get(websites, "default", "a").unwrap();
-        assert_eq!((found.api_version(), &found.value()["spec"]["replicas"]), ("example.com/v1", &json!(1)));
-    }
-
     /// A spec and the expected errors.
     struct Invalid {
         spec: Value,
@@ -837,22 +727,6 @@ mod subresources {
 }
 
 #[tokio::test]
-async fn tables_have_printer_columns() {
-    let client = with_definition().await;
-    let spec = json!({"host": "abc", "paths": [{"path": "/a"}, {"path": "/b"}]});
-    client.post(WEBSITES, &website("a", spec)).await.expect(201);
-    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    client.patch(&format!("{WEBSITES}/a/status"), &status).await.expect(200);
-    let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
-    let table = client.call("GET", WEBSITES, &accept, "").await.expect(200);
-    let names: Vec<&Value> =
-        table["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
-    assert_eq!(names, ["Name", "Host", "Replicas", "Paths", "Ready", "Age"]);
-    assert_eq!(table["columnDefinitions"][3]["priority"], 1);
-    assert_eq!(table["rows"][0]["cells"], json!(["a", "abc", 1, "/a", "True", "0s"]));
-}
-
-#[tokio::test]
 async fn versions_are_converted() {
     let client = Client::new();
     let mut versions = definition();
@@ -984,39 +858,4 @@ async fn discovery_lists_custom_resources() {
     assert_eq!(group["versions"][0]["resources"][0]["subresources"][1]["responseKind"]["kind"], "Scale");
     client.delete(DEFINITION, &Value::Null).await.expect(200);
     assert_eq!(client.get("/apis/example.com/v1").await.code, 404);
-}
-
-#[tokio::test]
-async fn open_api_has_the_schema() {
-    let client = with_definition().await;
-    let index = client.get("/openapi/v3").await.expect(200);
-    let url = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].as_str().unwrap();
-    let document = client.get(url).await.expect(200);
-    let object = &document["paths"]["/apis/example.com/v1/namespaces/{namespace}/websites/{name}"];
-    assert_eq!(
-        object["patch"]["x-kubernetes-group-version-kind"],
-        json!({"group": "example.com", "version": "v1", "kind": "Website"})
-    );
-    let schemas = &document["components"]["schemas"];
-    let website = &schemas["com.example.v1.Website"];
-    assert_eq!(website["description"], "A website.");
-    assert_eq!(website["properties"]["spec"]["required"], json!(["host"]));
-    let metadata = website["properties"]["metadata"]["allOf"][0]["$ref"].as_str().unwrap();
-    assert!(schemas[metadata.rsplit('/').next().unwrap()]["properties"]["labels"].is_object());
-    let template = &website["properties"]["spec"]["properties"]["template"]["properties"];
-    assert_eq!(template["kind"]["type"], "string");
-
-    let v2 = client.get("/openapi/v2").await.expect(200);
-    let website = &v2["definitions"]["com.example.v1.Website"];
-    assert_eq!(website["properties"]["spec"]["required"], json!(["host"]));
-    let metadata = website["properties"]["metadata"]["$ref"].as_str().unwrap();
-    let name = metadata.strip_prefix("#/definitions/").unwrap();
-    assert!(v2["definitions"][name]["properties"]["labels"].is_object());
-
-    // A changed schema has another address.
-    let mut changed = client.get(DEFINITION).await.expect(200);
-    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("Another.");
-    client.put(DEFINITION, &changed).await.expect(200);
-    let index = client.get("/openapi/v3").await.expect(200);
-    assert_ne!(index["paths"]["apis/example.com/v1"]["serverRelativeURL"], url);
 }

@@ -7,16 +7,11 @@ use http::Request;
 use http_body_util::Full;
 use kcm_apiserver::{
     ApiServer, ApiServerConfig, ApiStatus, AuditEvent, BrokenConnection, Faults, ListOptions, Resource,
-    StatusReason, serve,
+    StatusReason,
 };
 use kcm_clock::{FakeClock, Timestamp};
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::client::PODS;
@@ -94,22 +89,6 @@ async fn late_serves_after_its_time() {
     let [event] = &audit[..] else { panic!("{audit:?}") };
     assert_eq!((event.code, event.latency), (201, Duration::from_secs(5)));
     assert_eq!(event.revision_after, event.revision_before + 1);
-}
-
-#[tokio::test]
-async fn broken_connection_is_closed_without_response() {
-    let faulty = Faulty::new("POST /** late:0s");
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, faulty.server.service(), CancellationToken::new()));
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let body = pod();
-    let head = format!("POST {PODS} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
-    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    // End of stream or reset, depending on the operating system.
-    let _ = stream.read_to_end(&mut answer).await;
-    assert_eq!((answer.len(), faulty.pods()), (0, 1));
 }
 
 #[tokio::test]

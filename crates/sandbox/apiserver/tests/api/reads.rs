@@ -4,8 +4,6 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, DEPLOYMENTS, PODS, deployment, pod};
 
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-
 fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
@@ -98,33 +96,6 @@ async fn resource_versions() {
         client.get(&format!("{PODS}?{query}")).await.refused(422, "Invalid");
     }
     client.get(&format!("{PODS}?resourceVersion=x")).await.refused(400, "BadRequest");
-}
-
-#[tokio::test]
-async fn table_has_a_row_per_object() {
-    let client = Client::new();
-    client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
-    client.clock.step(std::time::Duration::from_secs(90));
-    let get = async |query: &str| {
-        client.call("GET", &format!("{DEPLOYMENTS}{query}"), &[("accept", TABLE)], "").await.expect(200)
-    };
-    let table = get("").await;
-    assert_eq!((&table["kind"], &table["apiVersion"]), (&json!("Table"), &json!("meta.k8s.io/v1")));
-    let columns: Vec<&str> = table["columnDefinitions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|column| column["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(columns[..5], ["Name", "Ready", "Up-to-date", "Available", "Age"]);
-    assert_eq!(
-        table["rows"][0]["cells"].as_array().unwrap()[..5],
-        [json!("web"), json!("0/3"), json!(0), json!(0), json!("90s")]
-    );
-    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
-    assert_eq!(get("?includeObject=Object").await["rows"][0]["object"]["kind"], "Deployment");
-    assert!(get("?includeObject=None").await["rows"][0].get("object").is_none());
-    assert_eq!(get("/web").await["rows"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]

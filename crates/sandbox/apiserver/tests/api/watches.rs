@@ -20,11 +20,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) async fn start(client: &Client, query: &str) -> Self {
-        Self::start_as(client, query, "application/json").await
-    }
-
-    async fn start_as(client: &Client, query: &str, accept: &str) -> Self {
-        let request = Request::get(format!("{PODS}?watch=true&{query}")).header("accept", accept);
+        let request = Request::get(format!("{PODS}?watch=true&{query}")).header("accept", "application/json");
         let response = client.send(request.body(Full::<Bytes>::default()).unwrap()).await;
         assert_eq!(response.status(), 200);
         Self { body: response.into_body(), read: Vec::new() }
@@ -171,19 +167,6 @@ async fn slow_watch_ends_with_error() {
     }
     assert_eq!(watch.now().await, "ERROR -");
     assert_eq!(watch.now().await, "end");
-}
-
-#[tokio::test]
-async fn table_has_columns_once() {
-    let client = Client::new();
-    client.post(PODS, &pod("a")).await.expect(201);
-    client.post(PODS, &pod("b")).await.expect(201);
-    let mut watch = Watch::start_as(&client, "", "application/json;as=Table;v=v1;g=meta.k8s.io").await;
-    let columns = |line: &Value| line["object"]["columnDefinitions"].as_array().unwrap().len();
-    let first = watch.next().await.unwrap();
-    assert_eq!(first["object"]["rows"][0]["cells"][0], "a");
-    assert!(columns(&first) > 0);
-    assert_eq!(columns(&watch.next().await.unwrap()), 0);
 }
 
 #[tokio::test(start_paused = true)]

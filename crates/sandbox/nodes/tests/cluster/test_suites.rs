@@ -1,9 +1,9 @@
 //! Behaviour that test suites of other projects require, in simulated time: nodes without a kubelet, missing images,
-//! quota status, simulated servers.
+//! quota status.
 
 use std::{sync::Arc, time::Duration};
 
-use kcm_apiserver::{ApiServer, Object, PatchType, PodRequest, Resource, Subresource, WriteOptions};
+use kcm_apiserver::{ApiServer, Object, PatchType, Resource, Subresource, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::test_server::TestServer;
@@ -178,42 +178,4 @@ async fn quota_status_follows_objects() {
     let settled = server.revision();
     settle().await;
     assert_eq!(server.revision(), settled);
-}
-
-#[test]
-fn images_of_test_suites_have_servers() {
-    struct Case {
-        image: &'static str,
-        args: &'static [&'static str],
-        port: u16,
-        uri: &'static str,
-        answer: Option<&'static str>,
-    }
-    let case = |image, args, port, uri, answer| Case { image, args, port, uri, answer };
-    let cases = [
-        case("registry.example/e2e/agnhost:2.1", &["serve-hostname"], 9376, "/", Some("p")),
-        case("agnhost", &["serve-hostname", "--port=80"], 80, "/", Some("p")),
-        case("agnhost", &["serve-hostname"], 7777, "/", Some("p")),
-        case("agnhost", &["serve-hostname"], 80, "/", None),
-        case("agnhost", &["pause"], 7777, "/", None),
-        case("agnhost", &["netexec", "--http-port=81"], 81, "/hostName", Some("p")),
-        case("agnhost", &["netexec"], 8080, "/echo?msg=a+b", Some("a b")),
-        case("agnhost", &["porter"], 7777, "/", Some("answer")),
-        case("localhost:5000/nginx@sha256:1", &[], 80, "/", Some("Simulated response of pod p\n")),
-        case("httpd:2.4", &[], 80, "/", Some("Simulated response of pod p\n")),
-        case("nautilus:1.7", &[], 80, "/data.json", Some(r#"{"image": "nautilus.jpg"}"#)),
-        case("busybox", &[], 80, "/", None),
-    ];
-    for Case { image, args, port, uri, answer } in cases {
-        let test = TestServer::new();
-        let mut object = pod("p", image);
-        object["spec"]["containers"][0]["args"] = json!(args);
-        object["spec"]["containers"][0]["ports"] = json!([{ "containerPort": 7777 }]);
-        object["spec"]["containers"][0]["env"] = json!([{ "name": "SERVE_PORT_7777", "value": "answer" }]);
-        let pod = create(&test.server, Resource::PODS, object);
-        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        let request = PodRequest { pod: &pod, port, method: "GET", path, query, body: b"" };
-        let text = kcm_sandbox::serve_pod(&request).map(|response| response.body);
-        assert_eq!(text.as_deref(), answer, "{image} {args:?} {port} {uri}");
-    }
 }

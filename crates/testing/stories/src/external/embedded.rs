@@ -9,6 +9,7 @@ use std::{
 use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_clock::Clock;
 use kcm_controller_manager::KUBERNETES_VERSION;
+use kcm_sandbox_server::HttpServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +38,6 @@ pub(super) async fn serve(
     let failed = |source: io::Error| ClusterError::File { file: "free port".to_owned(), source };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    tokio::spawn(async move { kcm_apiserver::serve(listener, server.service(), stop).await });
+    tokio::spawn(HttpServer::new(server).serve(listener, stop));
     Ok(address)
 }

@@ -9,6 +9,7 @@ use std::{
 
 use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_clock::{Clock, RealClock};
+use kcm_sandbox_server::HttpServer;
 use tokio::{
     net::TcpListener,
     runtime::{Builder, Runtime},
@@ -67,7 +68,7 @@ impl EmbeddedServer {
         let bound = runtime.spawn(TcpListener::bind(address)).await;
         let listener = bound.unwrap_or_else(|error| Err(error.into())).map_err(failed)?;
         self.address = listener.local_addr().map_err(failed)?;
-        runtime.spawn(kcm_apiserver::serve(listener, server.service(), CancellationToken::new()));
+        runtime.spawn(HttpServer::new(server).serve(listener, CancellationToken::new()));
         self.runtime = Some(runtime);
         Ok(())
     }
@@ -76,7 +77,7 @@ impl EmbeddedServer {
     async fn open(&self) -> Result<std::sync::Arc<ApiServer>, ClusterError> {
         let clock = RealClock::new();
         loop {
-            match ApiServer::open((self.config)(), &self.data) {
+            match kcm_sandbox_server::open((self.config)(), &self.data) {
                 Ok(server) => return Ok(server),
                 Err(error) if clock.monotonic() > TIMEOUT => {
                     let source = std::io::Error::other(error.to_string());
