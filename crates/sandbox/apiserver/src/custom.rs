@@ -4,10 +4,11 @@
 //! definition changes. Requests for built-in resources do not read it.
 //!
 //! Upstream counterpart: `k8s.io/apiextensions-apiserver`.
+//!
+//! This module and [`crate::validate`] use each other: definitions are validated as other built-in objects, which includes
+//! their default values, and custom objects have the metadata of built-in objects.
 
-mod json_path;
 mod names;
-pub(crate) mod schema;
 mod validate;
 mod values;
 mod version;
@@ -23,13 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Object, Resource,
+    field_error::FieldError,
     json::{bool_at, list_at, str_at},
-    validate::FieldError,
+    structural_schema::{Schema, texts},
 };
 
-pub use json_path::JsonPath;
-pub(crate) use names::set_condition;
-use schema::{Schema, texts};
 pub(crate) use version::{CustomVersion, ScalePaths, priority};
 
 /// All custom resources that are served.

@@ -77,6 +77,23 @@ pub fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
     }
 }
 
+/// Sets a condition in the status. The transition time changes with the status of the condition.
+pub fn set_condition(object: &mut Value, mut condition: Value, now: &str) {
+    let ty = str_at(&condition, &["type"]).to_owned();
+    let mut conditions = list_at(object, &["status", "conditions"]).to_vec();
+    let position = conditions.iter().position(|old| str_at(old, &["type"]) == ty);
+    let old = position.and_then(|position| conditions.get(position));
+    let since = old.filter(|old| old.get("status") == condition.get("status"));
+    let since =
+        since.and_then(|old| old.get("lastTransitionTime")).cloned().unwrap_or_else(|| Value::from(now));
+    set(&mut condition, &["lastTransitionTime"], since);
+    match position.and_then(|position| conditions.get_mut(position)) {
+        Some(old) => *old = condition,
+        None => conditions.push(condition),
+    }
+    set(object, &["status", "conditions"], conditions);
+}
+
 /// Equality as `equality.Semantic.DeepEqual`: an absent member, `null`, `[]` and `{}` are equal.
 pub fn semantically_equal(left: Option<&Value>, right: Option<&Value>) -> bool {
     fn empty(value: Option<&Value>) -> bool {

@@ -8,7 +8,7 @@ use crate::{
     Object, Resource, Subresource,
     custom::CustomVersion,
     defaults,
-    registry::strategy::Strategy,
+    strategy::Strategy,
     strict::{self, DecodeError, Decoded},
     validate::{self, FieldError},
 };

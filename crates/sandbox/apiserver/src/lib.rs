@@ -70,23 +70,30 @@ pub mod strict;
 pub mod validate;
 
 mod encoded;
+mod field_error;
+mod json_path;
 mod kind;
+mod label_selector;
 mod object;
 mod options;
 mod registry;
 mod resource;
+mod selectable_field;
 mod selector;
 mod server;
 mod status;
 mod store;
+mod strategy;
+mod structural_schema;
 mod subresource;
 
-#[doc(hidden)]
-pub use custom::JsonPath;
 pub use http::{
     ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Fault, FaultError, Faults,
     ObjectReference, Pages, Program, Table, Tables, User, Users, WriteGate,
 };
+#[doc(hidden)]
+pub use json_path::JsonPath;
+pub use label_selector::{LabelSelector, SelectorError};
 pub use object::{Object, OwnerReference};
 pub use options::{
     DeleteOptions, DeletionPropagation, FieldValidation, ListOptions, PatchType, Preconditions,
@@ -94,7 +101,7 @@ pub use options::{
 };
 pub use registry::pod_resources;
 pub use resource::Resource;
-pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
+pub use selector::{FieldSelector, Selection};
 pub use server::{AdmissionHook, ApiServer, ApiServerConfig, LogSource};
 pub use status::{ApiStatus, StatusCause, StatusDetails, StatusReason};
 pub use store::{

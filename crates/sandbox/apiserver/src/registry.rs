@@ -1,7 +1,7 @@
 //! Verbs on stored objects.
 //!
 //! Upstream counterpart: `apiserver/pkg/registry` (`generic/registry.Store`, `rest.BeforeCreate` and others). Rules of
-//! single kinds are in [`strategy`].
+//! single kinds are in [`crate::strategy`].
 //!
 //! The registry is independent of HTTP. Its input are objects decoded by [`crate::strict`], its output [`Object`]s.
 
@@ -15,7 +15,6 @@ mod modify;
 pub(crate) mod quota;
 mod restore;
 pub(crate) mod served_versions;
-pub(crate) mod strategy;
 mod subresources;
 
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use parking_lot::RwLock;
 
 use crate::{
     Subresource,
-    registry::strategy::{self, Strategy},
-    selector::SelectableField,
+    selectable_field::SelectableField,
+    strategy::{self, Strategy},
 };
 
 /// A resource: a built-in one, identified by its storage version, or a custom one.

@@ -1,16 +1,13 @@
-//! Label and field selectors.
+//! Selection of objects by labels and fields.
 
-mod error;
 mod field;
-mod label;
-mod selectable;
 
-use crate::Object;
+use crate::{
+    Object,
+    label_selector::{LabelSelector, SelectorError},
+};
 
-pub use error::SelectorError;
 pub use field::FieldSelector;
-pub use label::LabelSelector;
-pub(crate) use selectable::SelectableField;
 
 /// Selection of objects by labels and fields. The default selects all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

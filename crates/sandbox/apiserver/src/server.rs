@@ -1,3 +1,8 @@
+//! The API server and its configuration.
+//!
+//! This module and [`crate::http`] use each other: requests are served by the server, whose configuration has their faults
+//! and audit sink.
+
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicU64},

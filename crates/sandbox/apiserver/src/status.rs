@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Resource,
+    field_error::{self, FieldError},
     patch::PatchError,
-    validate::{self, FieldError},
 };
 
 /// Machine-readable reason of a failure.
@@ -188,7 +188,7 @@ impl ApiStatus {
                 field: error.field.clone(),
             })
             .collect();
-        Self::invalid_with(kind, group, name, &validate::aggregate(errors), causes)
+        Self::invalid_with(kind, group, name, &field_error::aggregate(errors), causes)
     }
 
     /// 422 for one field.

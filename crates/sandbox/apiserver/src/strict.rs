@@ -22,8 +22,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::{
-    custom::schema,
     schema::{Presence, SCHEMA, Schema, StructId, Type},
+    structural_schema,
 };
 
 mod scalar;
@@ -197,7 +197,7 @@ fn finish(
         check_type_meta(fields, api_version, kind)?;
     }
     if kind == "CustomResourceDefinition" {
-        let normalized = schema::normalize_definition(&mut object, &mut strict_errors);
+        let normalized = structural_schema::normalize_definition(&mut object, &mut strict_errors);
         normalized.map_err(|detail| DecodeError::Type {
             kind: kind.to_owned(),
             version: version_of(api_version).to_owned(),

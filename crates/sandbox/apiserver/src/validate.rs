@@ -13,7 +13,6 @@ use serde_json::Value;
 mod container;
 mod definition;
 mod definition_schema;
-mod error;
 mod label_selector;
 mod metadata;
 mod names;
@@ -29,7 +28,7 @@ mod tests;
 mod volume;
 mod workload;
 
-pub use error::{ErrorType, FieldError, aggregate};
+pub use crate::field_error::{ErrorType, FieldError, aggregate};
 use metadata::Naming;
 use path::Errors;
 

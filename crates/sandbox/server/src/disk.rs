@@ -176,11 +176,10 @@ impl DatabaseFile {
             numbers.insert(REVISION, revision)?;
             let mut objects = transaction.open_table(OBJECTS)?;
             for Row { name, content } in rows {
-                match content {
-                    Some((written, text)) => {
-                        drop(objects.insert(name.as_str(), (*written, text.as_slice()))?)
-                    }
-                    None => drop(objects.remove(name.as_str())?),
+                if let Some((written, text)) = content {
+                    objects.insert(name.as_str(), (*written, text.as_slice()))?;
+                } else {
+                    objects.remove(name.as_str())?;
                 }
             }
         }

@@ -19,7 +19,7 @@ mod table;
 mod tokens;
 mod ui;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use kcm_apiserver::{ApiServer, ApiService, Program};
 
@@ -74,11 +74,5 @@ impl HttpServer {
             pages: Some(pages::pages(server, extension, pod_server)),
             tables: Some(table::of),
         })
-    }
-}
-
-impl fmt::Debug for HttpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpServer").field("server", &self.server).finish_non_exhaustive()
     }
 }

@@ -56,8 +56,8 @@ impl OpenApi {
             ["v2"] if accepts_protobuf(headers) => documents.v2_protobuf(),
             ["v2"] => documents.v2(),
             ["v3"] => &documents.v3().index,
-            ["v3", "api", version] => documents.group_version((*version).to_owned())?,
-            ["v3", "apis", group, version] => documents.group_version(format!("{group}/{version}"))?,
+            ["v3", "api", version] => documents.group_version(version)?,
+            ["v3", "apis", group, version] => documents.group_version(&format!("{group}/{version}"))?,
             _ => return Err(ApiStatus::unknown_path()),
         };
         Ok(document.response(headers))
@@ -117,8 +117,8 @@ impl Documents {
         })
     }
 
-    fn group_version(&self, api_version: String) -> Result<&Document, ApiStatus> {
-        self.v3().documents.get(&api_version).ok_or_else(ApiStatus::unknown_path)
+    fn group_version(&self, api_version: &str) -> Result<&Document, ApiStatus> {
+        self.v3().documents.get(api_version).ok_or_else(ApiStatus::unknown_path)
     }
 }
 

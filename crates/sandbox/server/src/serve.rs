@@ -161,10 +161,10 @@ where
 
 /// Gate of the writes of a client.
 fn write_gate(queue: Arc<FairQueue>, flow: Flow) -> WriteGate {
-    WriteGate(Arc::new(move || {
+    Arc::new(move || {
         let (queue, flow) = (Arc::clone(&queue), flow.clone());
         Box::pin(async move { Box::new(queue.seat(&flow).await) as Box<dyn Send> })
-    }))
+    })
 }
 
 /// Wraps the service for requests from a connection: assigns the connection to its client, checks the origin, and passes

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::set::{field_step, key_step, value_step};
 use crate::{
-    custom::schema::{Additional, ListType, Schema, SchemaType},
     schema::{SCHEMA, Struct, StructId, Type},
+    structural_schema::{Additional, ListType, Schema, SchemaType},
 };
 
 /// Topology of a value.

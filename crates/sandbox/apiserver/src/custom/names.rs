@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Object,
-    json::{at, list_at, set, str_at},
+    json::{at, list_at, set, set_condition, str_at},
 };
 
 /// Names that definitions of a group have accepted.
@@ -100,20 +100,4 @@ fn copy_list(new: &mut Value, field: &str, list: &[Value]) {
     } else {
         set(new, &path, list.to_vec());
     }
-}
-
-/// Sets a condition of a definition. The transition time changes with the status.
-pub(crate) fn set_condition(definition: &mut Value, mut condition: Value, now: &str) {
-    let ty = str_at(&condition, &["type"]).to_owned();
-    let mut conditions = list_at(definition, &["status", "conditions"]).to_vec();
-    let position = conditions.iter().position(|old| str_at(old, &["type"]) == ty);
-    let old = position.and_then(|position| conditions.get(position));
-    let since = old.filter(|old| old.get("status") == condition.get("status"));
-    let since = since.and_then(|old| old.get("lastTransitionTime")).cloned().unwrap_or_else(|| json!(now));
-    set(&mut condition, &["lastTransitionTime"], since);
-    match position.and_then(|position| conditions.get_mut(position)) {
-        Some(old) => *old = condition,
-        None => conditions.push(condition),
-    }
-    set(definition, &["status", "conditions"], conditions);
 }

@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-use super::schema::{Additional, Constraints, ListType, Schema, SchemaType};
 use crate::{
+    field_error::{ErrorType, FieldError},
     json::at,
-    validate::{ErrorType, FieldError},
+    structural_schema::{Additional, Constraints, ListType, Schema, SchemaType},
 };
 
 mod embedded;

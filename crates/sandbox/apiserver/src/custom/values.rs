@@ -5,8 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schema::{Additional, Schema};
-use crate::strict;
+use crate::{
+    strict,
+    structural_schema::{Additional, Schema},
+};
 
 /// Members of an object that a schema does not describe.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];

@@ -5,14 +5,16 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{schema::Schema, validate, values};
+use super::{validate, values};
 use crate::{
     Object, Resource,
+    field_error::FieldError,
     json::{at, bool_at, i64_at, list_at, set, str_at},
-    registry::strategy::Strategy,
-    selector::LabelSelector,
+    label_selector::LabelSelector,
+    strategy::Strategy,
     strict::{self, DecodeError, Decoded},
-    validate::{FieldError, custom_metadata, custom_metadata_update},
+    structural_schema::Schema,
+    validate::{custom_metadata, custom_metadata_update},
 };
 
 /// A version of a custom resource: its schema, subresources and columns.

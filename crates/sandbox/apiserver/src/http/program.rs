@@ -36,8 +36,7 @@ pub type Tables = fn(kind: &str, columns: Option<&Value>) -> Arc<dyn Table>;
 /// Waits until a write may be served. The next one is admitted when the returned value is dropped.
 ///
 /// A server inserts it as an extension of a request.
-#[derive(Clone)]
-pub struct WriteGate(pub Arc<dyn Fn() -> BoxFuture<Box<dyn Send>> + Send + Sync>);
+pub type WriteGate = Arc<dyn Fn() -> BoxFuture<Box<dyn Send>> + Send + Sync>;
 
 /// Parts of the service that a program adds. The default has none.
 #[derive(Clone, Default)]
@@ -48,12 +47,6 @@ pub struct Program {
     pub pages: Option<Pages>,
     /// Tables. `None` serves objects to clients that accept both.
     pub tables: Option<Tables>,
-}
-
-impl fmt::Debug for WriteGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteGate").finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for Program {

@@ -132,7 +132,7 @@ where
     }
     // After the body was read: a slow client takes no seat.
     let _seat = match exchange.write_gate() {
-        Some(WriteGate(wait)) => Some(wait().await),
+        Some(wait) => Some(wait().await),
         None => None,
     };
     match action {
@@ -200,7 +200,7 @@ impl Exchange {
             Method::DELETE => !is_collection,
             _ => false,
         };
-        self.parts.extensions.get().filter(|_| waits)
+        self.parts.extensions.get::<WriteGate>().filter(|_| waits)
     }
 
     fn clock(&self) -> &dyn Clock {

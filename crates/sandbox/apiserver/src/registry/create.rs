@@ -3,13 +3,14 @@ use serde_json::Value;
 
 use super::{
     Registry, Written, admission, check_address, check_size, deduplicate_owners, definitions,
-    drop_server_fields, quota, strategy,
+    drop_server_fields, quota,
 };
 use crate::{
     ApiStatus, Resource, StatusReason, WriteOptions,
     json::{remove, set, str_at},
     kind::Kind,
     store::{self, Commit, Decision, UpdateResult},
+    strategy,
 };
 
 /// Maximum number of attempts to find an unused generated name.

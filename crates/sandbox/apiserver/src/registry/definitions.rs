@@ -11,16 +11,14 @@ use serde_json::{Value, json};
 use super::{Registry, has_members};
 use crate::{
     ApiStatus, DeleteOptions, Object, Resource, StatusReason,
-    custom::{self, CustomResources, set_condition},
-    json::{list_at, set},
+    custom::{self, CustomResources},
+    json::{list_at, set, set_condition},
     kind::Kind,
     store::{self, Commit, Decision, State},
+    strategy::definition::CLEANUP,
 };
 
 const DEFINITIONS: Resource = Resource::CUSTOM_RESOURCE_DEFINITIONS;
-
-/// Finalizer of a definition whose objects are being removed.
-pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Number of objects that are deleted before the next ones are read.
 const BATCH: usize = 64;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields,
-    has_members, strategy,
+    has_members,
 };
 use crate::{
     ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, WriteOptions,
@@ -14,6 +14,7 @@ use crate::{
     patch,
     resource::ServedVersion,
     store::{self, Commit, Decision, UpdateResult},
+    strategy,
     strict::{self, DecodeError, Decoded},
 };
 

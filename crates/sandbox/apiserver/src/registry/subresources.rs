@@ -8,7 +8,7 @@ use super::{Patch, Registry, WriteScope, Written, modify::ManagedFieldsOperation
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
     custom::ScalePaths,
-    json::{at, copy, i64_at, list_at, map_at_mut, set, str_at},
+    json::{at, copy, i64_at, map_at_mut, set, set_condition, str_at},
     kind::Kind,
     store::{self, Commit, Decision, UpdateResult},
     strict,
@@ -197,7 +197,8 @@ impl Registry {
                     map_at_mut(&mut pod, &["metadata", map]).insert(key.clone(), value.clone());
                 }
             }
-            set_condition(&mut pod, json!({"type": "PodScheduled", "status": "True"}), &now);
+            let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null});
+            set_condition(&mut pod, condition, &now);
             Ok(pod)
         })
     }
@@ -226,6 +227,7 @@ impl Registry {
             "status": "True",
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
+            "lastProbeTime": null,
         });
         let written = self.modify_unchecked(Resource::PODS, namespace, name, &options, |old| {
             let mut pod = old.value().clone();
@@ -341,19 +343,4 @@ fn check_preconditions(
         }
     }
     Ok(())
-}
-
-/// Sets a pod condition with its `lastTransitionTime`.
-fn set_condition(pod: &mut Value, mut condition: Value, now: &str) {
-    let kind = str_at(&condition, &["type"]).to_owned();
-    let conditions = list_at(pod, &["status", "conditions"]);
-    let old = conditions.iter().find(|old| str_at(old, &["type"]) == kind);
-    let since = old.filter(|old| old.get("status") == condition.get("status"));
-    let since = since.and_then(|old| old.get("lastTransitionTime")).cloned().unwrap_or_else(|| json!(now));
-    set(&mut condition, &["lastTransitionTime"], since);
-    set(&mut condition, &["lastProbeTime"], Value::Null);
-    let mut conditions: Vec<Value> =
-        conditions.iter().filter(|old| str_at(old, &["type"]) != kind).cloned().collect();
-    conditions.push(condition);
-    set(pod, &["status", "conditions"], conditions);
 }

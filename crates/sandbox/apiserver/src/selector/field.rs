@@ -2,8 +2,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{error::SelectorError, selectable::SelectableField};
-use crate::{Object, Resource};
+use crate::{Object, Resource, label_selector::SelectorError, selectable_field::SelectableField};
 
 /// Field selector.
 ///

@@ -10,8 +10,8 @@ use super::{
     read::{flag, get, list, text, texts},
 };
 use crate::{
-    custom::JsonPath,
     json::{at, bool_at, str_at},
+    json_path::JsonPath,
 };
 
 const SPEC: Path<'static> = Path::new("spec");

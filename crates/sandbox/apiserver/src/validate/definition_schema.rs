@@ -12,6 +12,7 @@ use super::{
 use crate::{
     custom,
     json::{at, bool_at, str_at},
+    structural_schema,
 };
 
 /// Types of values, as listed in messages.
@@ -345,7 +346,7 @@ fn junctors(schema: &Value, skips_any_of: bool, path: &Path<'_>, errors: &mut Er
     }
     let pattern = text(schema, "pattern");
     if !pattern.is_empty()
-        && let Err(error) = custom::schema::go_regex(pattern)
+        && let Err(error) = structural_schema::go_regex(pattern)
     {
         let error = error.to_string();
         let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{ErrorType, FieldError};
+use crate::field_error::{ErrorType, FieldError};
 
 /// Path of a field. It is formatted only if an error is reported.
 ///

@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
+
 use std::{
     io,
     path::PathBuf,
@@ -200,7 +202,7 @@ fn damaged_file_is_reported() {
     scratched[64..end].iter_mut().for_each(|byte| *byte = 0xff);
     for damaged in [&noise, &scratched, &whole[..1000].to_vec()] {
         fs::write(&file, damaged).unwrap();
-        let error = open(ApiServerConfig::default(), folder.path()).err().expect("opened a damaged file");
+        let error = open(ApiServerConfig::default(), folder.path()).expect_err("opened a damaged file");
         assert!(matches!(error, DataError::Damaged { .. }), "{error:?}");
         assert!(error.to_string().contains("objects.redb is damaged"), "{error}");
     }

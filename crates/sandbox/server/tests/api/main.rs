@@ -5,6 +5,7 @@
     clippy::panic,
     reason = "tests may, in every helper of theirs"
 )]
+#![expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 
 #[path = "../../../apiserver/tests/api/client.rs"]
 #[allow(dead_code, reason = "the tests of the API server use all of it")]

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::{child, error};
 use crate::{
-    custom::schema::{Additional, Schema},
-    validate::{self, ErrorType, FieldError},
+    field_error::{ErrorType, FieldError},
+    structural_schema::{Additional, Schema},
+    validate,
 };
 
 /// Returns the errors of the resources embedded below `value`.

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{child, error};
 use crate::{
-    custom::schema::{Additional, ListType, Schema},
-    validate::{ErrorType, FieldError},
+    field_error::{ErrorType, FieldError},
+    structural_schema::{Additional, ListType, Schema},
 };
 
 /// As [`list_types`], if there were no such items before.

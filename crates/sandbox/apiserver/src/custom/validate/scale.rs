@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::error;
 use crate::{
     custom::ScalePaths,
-    validate::{ErrorType, FieldError},
+    field_error::{ErrorType, FieldError},
 };
 
 /// Returns the errors of the fields that the scale subresource reads. `spec` includes the requested replicas.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Strategy;
 use crate::{
     json::{at, copy, i64_at, list_at, str_at},
-    selector::SelectableField,
+    selectable_field::SelectableField,
 };
 
 /// Pods.

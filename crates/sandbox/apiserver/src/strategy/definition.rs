@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Strategy;
-use crate::{
-    json::{bool_at, list_at, set, str_at},
-    registry::definitions::CLEANUP,
-};
+use crate::json::{bool_at, list_at, set, set_condition, str_at};
+
+/// Finalizer of a definition whose objects are being removed.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// CustomResourceDefinitions.
 pub(crate) struct CustomResourceDefinition;
@@ -45,7 +45,7 @@ impl Strategy for CustomResourceDefinition {
         let since = str_at(definition, &["metadata", "deletionTimestamp"]).to_owned();
         let condition = json!({"type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
             "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"});
-        crate::custom::set_condition(definition, condition, &since);
+        set_condition(definition, condition, &since);
     }
 }
 

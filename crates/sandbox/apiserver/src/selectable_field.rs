@@ -1,3 +1,5 @@
+//! Fields of a kind that field selectors support.
+
 use serde_json::Value;
 
 use crate::json::at;
@@ -14,7 +16,7 @@ pub(crate) struct SelectableField {
 }
 
 impl SelectableField {
-    pub(super) fn matches(&self, object: &Value, wanted: &str) -> bool {
+    pub(crate) fn matches(&self, object: &Value, wanted: &str) -> bool {
         let found =
             self.paths.iter().filter_map(|path| at(object, path)).find(|value| value.as_str() != Some(""));
         match found {

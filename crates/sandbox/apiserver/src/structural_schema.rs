@@ -219,7 +219,7 @@ pub(crate) struct Pattern {
     pub(crate) regex: Regex,
 }
 
-pub(super) fn texts(value: &Value, name: &str) -> Vec<String> {
+pub(crate) fn texts(value: &Value, name: &str) -> Vec<String> {
     list_at(value, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 

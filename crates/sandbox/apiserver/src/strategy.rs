@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::{
     json::{self, at, i64_at, semantically_equal, set},
-    selector::{LabelSelector, SelectableField},
+    label_selector::LabelSelector,
+    selectable_field::SelectableField,
 };
 
 /// Rules of a kind. The defaults describe a kind without status, generation and graceful deletion.

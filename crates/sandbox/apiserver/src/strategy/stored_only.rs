@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Strategy;
-use crate::selector::SelectableField;
+use crate::selectable_field::SelectableField;
 
 fn warning(kind: &str) -> Vec<String> {
     vec![format!("{kind} is stored only: no controller of the embedded API server acts on it")]

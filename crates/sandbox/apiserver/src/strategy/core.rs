@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::Strategy;
 use crate::{
     json::{at, copy, list_at, set},
-    selector::{LabelSelector, SelectableField},
+    label_selector::LabelSelector,
+    selectable_field::SelectableField,
 };
 
 /// Kinds without special rules.

@@ -1,10 +1,16 @@
+//! Label selectors.
+
 use std::{fmt, sync::Arc};
 
 use kcm_api::selector::{Operator, Requirement, is_label_value, is_qualified_name};
 use serde_json::Value;
 
-use super::error::SelectorError;
 use crate::json::{at, list_at, str_at};
+
+/// Invalid selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SelectorError(pub(crate) String);
 
 /// Label selector.
 ///
