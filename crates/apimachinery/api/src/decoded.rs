@@ -13,9 +13,8 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    IntOrString, ProtobufError,
+    IntOrString,
     json::Text,
-    protobuf,
     quantity::Quantity,
     schema::{Schema, Shape, Struct, TypeId},
 };
@@ -61,17 +60,6 @@ impl<'a> Decoded<'a> {
     pub(crate) fn template<D: Deserializer<'a>>(schema: &Schema, deserializer: D) -> Result<Self, D::Error> {
         let mut template = Self::Unset;
         Slot { schema, type_: schema.root(), value: &mut template }.deserialize(deserializer)?;
-        Ok(template)
-    }
-
-    /// Decodes a pod template from its protobuf message.
-    ///
-    /// # Errors
-    ///
-    /// If the message is malformed, or has a field or a value that this version does not define.
-    pub(crate) fn template_message(schema: &Schema, message: &'a [u8]) -> Result<Self, ProtobufError> {
-        let mut template = Self::Unset;
-        protobuf::pod_template::decode(schema, message, &mut template)?;
         Ok(template)
     }
 

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::{
     IntOrString,
     decoded::{Decoded, DecodedStruct},
+    protobuf::pod_template,
     quantity::{Amount, Quantity},
     schema::{Schema, Shape, Struct, TypeId, Version},
 };
@@ -67,7 +68,7 @@ pub(crate) fn compute_json(json: &str, collision_count: Option<i32>) -> Result<S
 /// Same as [`compute`], for a protobuf message.
 pub(crate) fn compute_message(message: &[u8], collision_count: Option<i32>) -> Result<String, HashError> {
     let schema = Schema::of(Version::default());
-    finish(schema, Decoded::template_message(schema, message), collision_count)
+    finish(schema, pod_template::decode(schema, message), collision_count)
 }
 
 fn finish(

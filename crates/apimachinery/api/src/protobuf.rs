@@ -18,6 +18,7 @@ use crate::{Status, StatusCause, StatusDetails};
 mod builder;
 mod objects;
 pub(crate) mod pod_template;
+mod scalars;
 #[cfg(test)]
 mod tests;
 

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     IntOrString,
     decoded::{Decoded, DecodedStruct},
+    protobuf::pod_template,
     quantity::Quantity,
     schema::{Schema, Shape, Struct, TypeId, Version},
 };
@@ -42,7 +43,7 @@ pub(crate) fn digest_json(json: &str, label: &str) -> Digest {
 /// Same as [`digest_with`], for a protobuf message and the default schema.
 pub(crate) fn digest_message(message: &[u8], label: &str) -> Digest {
     let schema = Schema::of(Version::default());
-    match Decoded::template_message(schema, message) {
+    match pod_template::decode(schema, message) {
         Ok(decoded) => digest(schema, decoded, label),
         Err(_) => Sha256::digest(message).into(),
     }

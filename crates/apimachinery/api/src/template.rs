@@ -14,16 +14,18 @@ use serde_json::{
 
 mod cuts;
 mod members;
+pub(crate) mod metadata;
 mod shared;
 
 use members::Members;
+use metadata::TemplateMeta;
 use shared::Shared;
 
 use crate::{
     Annotations, Labels, POD_TEMPLATE_HASH_LABEL, ProtobufError,
     hash::{self, HashError},
     intern::Interner,
-    json::{object_or_default, or_default},
+    json::object_or_default,
     protobuf::pod_template,
     semantic::{self, Digest},
 };
@@ -57,18 +59,6 @@ enum Content {
 
 /// Templates in use.
 static TEMPLATES: LazyLock<Interner<Inner>> = LazyLock::new(Interner::default);
-
-/// Metadata of a template that pods inherit.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct TemplateMeta {
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) labels: Labels,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) annotations: Annotations,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) finalizers: Vec<String>,
-}
 
 #[derive(Default, Deserialize)]
 #[serde(default)]

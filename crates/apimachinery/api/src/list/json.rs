@@ -1,6 +1,6 @@
 use serde::{Deserialize, de::Error};
 
-use super::{ListError, ListMeta};
+use super::meta::{ListError, ListMeta};
 
 /// List in JSON.
 ///

@@ -3,7 +3,7 @@ use buffa::{
     encoding::{Tag, WireType, decode_varint},
 };
 
-use super::ListMeta;
+use super::meta::ListMeta;
 use crate::{
     ProtobufError,
     protobuf::{Message, PREFIX, malformed, open_envelope},

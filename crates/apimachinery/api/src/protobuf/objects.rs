@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Message, MessageBuilder, ProtobufError, Value, envelope};
+use super::{Message, MessageBuilder, ProtobufError, Value, envelope, scalars};
 use crate::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy, Dropped,
     IntOrString, LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference, PodTemplate,
@@ -101,7 +101,7 @@ impl Field for BTreeMap<String, String> {
 /// Upstream counterpart: `ProtoTime`. As in JSON, a fraction of a second is dropped, and Go's zero time is unset.
 impl Field for Option<Time> {
     fn read(&mut self, value: Value<'_>) -> Result<(), ProtobufError> {
-        *self = super::pod_template::time(value)?.map(Time::new);
+        *self = scalars::time(value)?.map(Time::new);
         Ok(())
     }
 
@@ -172,30 +172,13 @@ numbers! {
     i64 = int64 as i64::cast_unsigned;
 }
 
-pub(super) fn decode_int_or_string(value: Value<'_>) -> Result<IntOrString, ProtobufError> {
-    let (mut type_, mut number, mut string) = (0, 0, "");
-    for field in value.message()? {
-        match field? {
-            (1, value) => type_ = value.int64()?,
-            (2, value) => number = value.int32()?,
-            (3, value) => string = value.text()?,
-            (number, _) => return Err(unknown_field("IntOrString", number)),
-        }
-    }
-    match type_ {
-        0 => Ok(IntOrString::Int(number)),
-        1 => Ok(IntOrString::String(string.to_owned())),
-        _ => Err(ProtobufError::Value("IntOrString".into())),
-    }
-}
-
 impl Item for IntOrString {
     fn decode(value: Value<'_>) -> Result<Self, ProtobufError> {
-        decode_int_or_string(value)
+        scalars::decode_int_or_string(value)
     }
 
     fn encode(&self, number: u32, message: &mut MessageBuilder) -> Option<()> {
-        message.bytes(number, super::pod_template::int_or_string(self));
+        message.bytes(number, scalars::int_or_string(self));
         Some(())
     }
 }

@@ -2,20 +2,18 @@
 
 use std::{borrow::Cow, collections::BTreeMap, iter};
 
-use jiff::Timestamp;
 use serde::{
     Serialize, Serializer,
     ser::{Error as _, SerializeMap},
 };
 use serde_json::value::RawValue;
 
-use super::{Message, MessageBuilder, ProtobufError, Value};
+use super::{Message, MessageBuilder, ProtobufError, Value, scalars};
 use crate::{
-    IntOrString,
     decoded::{Decoded, DecodedStruct},
     quantity::Quantity,
     schema::{Schema, Shape, Struct, TypeId, Version},
-    template::TemplateMeta,
+    template::metadata::TemplateMeta,
 };
 
 /// Encodes a pod template, a `PodTemplateSpec`. Returns `None` if it has a field or a value that this version does not
@@ -128,7 +126,7 @@ impl Encoder<'_> {
             (Shape::Quantity, Decoded::Unset) => {
                 inner.bytes(1, Quantity::default().to_string());
             }
-            (Shape::IntOrString, Decoded::IntOrString(value)) => inner = int_or_string(value),
+            (Shape::IntOrString, Decoded::IntOrString(value)) => inner = scalars::int_or_string(value),
             (Shape::Time, Decoded::Time(time)) => {
                 let nanoseconds = time.as_nanosecond().rem_euclid(1_000_000_000);
                 let seconds = time.as_nanosecond().div_euclid(1_000_000_000);
@@ -147,23 +145,15 @@ impl Encoder<'_> {
     }
 }
 
-/// Returns the message of an [`IntOrString`].
-pub(super) fn int_or_string(value: &IntOrString) -> MessageBuilder {
-    let mut message = MessageBuilder::default();
-    match value {
-        IntOrString::Int(number) => message.varint(1, 0).varint(2, i64::from(*number).cast_unsigned()),
-        IntOrString::String(text) => message.varint(1, 1).bytes(3, text),
-    };
-    message
-}
-
-/// Decodes a pod template into `template`. All fields must be defined by the schema.
-pub(crate) fn decode<'a>(
-    schema: &Schema,
-    message: &'a [u8],
-    template: &mut Decoded<'a>,
-) -> Result<(), ProtobufError> {
-    Decoder { schema }.message(schema.root(), Message::new(message), template)
+/// Decodes a pod template.
+///
+/// # Errors
+///
+/// If the message is malformed, or has a field or a value that this version does not define.
+pub(crate) fn decode<'a>(schema: &Schema, message: &'a [u8]) -> Result<Decoded<'a>, ProtobufError> {
+    let mut template = Decoded::Unset;
+    Decoder { schema }.message(schema.root(), Message::new(message), &mut template)?;
+    Ok(template)
 }
 
 struct Decoder<'s> {
@@ -253,8 +243,8 @@ impl<'a> Decoder<'_> {
                 let text = only_text(&pointee.name, value)?;
                 Decoded::Quantity(Box::new(text.parse().map_err(|_| invalid(&pointee.name))?))
             }
-            Shape::IntOrString => Decoded::IntOrString(super::objects::decode_int_or_string(value)?),
-            Shape::Time => match time(value)? {
+            Shape::IntOrString => Decoded::IntOrString(scalars::decode_int_or_string(value)?),
+            Shape::Time => match scalars::time(value)? {
                 Some(time) => Decoded::Time(time),
                 None => Decoded::Unset,
             },
@@ -272,7 +262,7 @@ impl<'a> Decoder<'_> {
 /// Checks that all fields of a template are defined, and returns the metadata that pods inherit.
 pub(crate) fn metadata(message: &[u8]) -> Result<TemplateMeta, ProtobufError> {
     let schema = Schema::of(Version::default());
-    let mut template = Decoded::template_message(schema, message)?;
+    let mut template = decode(schema, message)?;
     let mut entries = |name| match template.at_mut(schema, &["metadata", name]) {
         Some(Decoded::Map(entries)) => entries.iter().filter_map(text_entry).collect(),
         _ => BTreeMap::new(),
@@ -345,7 +335,7 @@ pub(crate) fn with_label(message: &[u8], key: &str, value: Option<&str>) -> Resu
 pub(crate) fn to_json(message: &[u8]) -> String {
     let schema = Schema::of(Version::default());
     // The message was checked before, so this does not fail.
-    let template = Decoded::template_message(schema, message).unwrap_or_default();
+    let template = decode(schema, message).unwrap_or_default();
     let json = Json { schema, type_: schema.root(), value: &template };
     serde_json::to_string(&json).unwrap_or_default()
 }
@@ -434,20 +424,6 @@ fn only_text<'a>(type_: &str, value: Value<'a>) -> Result<&'a str, ProtobufError
         }
     }
     Ok(text)
-}
-
-/// Reads a `Time`. As upstream, zero is unset. As in JSON, fractions of seconds are dropped.
-pub(super) fn time(value: Value<'_>) -> Result<Option<Timestamp>, ProtobufError> {
-    let mut seconds = 0;
-    for field in value.message()? {
-        match field? {
-            (1, value) => seconds = value.int64()?,
-            (2, value) => drop(value.int32()?),
-            (number, _) => return Err(ProtobufError::UnknownField { message: "Time".into(), number }),
-        }
-    }
-    let time = Timestamp::from_second(seconds).map_err(|error| ProtobufError::Time(error.to_string()))?;
-    Ok((seconds != 0).then_some(time))
 }
 
 #[cfg(test)]
