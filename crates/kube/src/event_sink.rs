@@ -1,24 +1,22 @@
-use std::fmt;
-
 use async_trait::async_trait;
-use http::Method;
 use kcm_api::ApiError;
+use kcm_client::{ApiClient, Request};
 use kcm_events::{Event, EventSink, StoredEvent};
 use kube_client::Client;
 use serde::Serialize;
 
-use crate::request::{JSON, STRATEGIC_MERGE_PATCH, send};
+use crate::clients::{send, unlimited};
 
 /// Writer of events with a kube client.
 ///
 /// Upstream counterpart: `EventSinkImpl` of the core/v1 client.
-#[derive(Clone)]
-pub struct EventClient(Client);
+#[derive(Debug, Clone)]
+pub struct EventClient(ApiClient);
 
 impl EventClient {
     /// Creates a sink that writes through `client`.
     pub fn new(client: Client) -> Self {
-        Self(client)
+        Self(unlimited(client))
     }
 }
 
@@ -26,23 +24,17 @@ impl EventClient {
 impl EventSink for EventClient {
     async fn create(&self, event: &Event) -> Result<StoredEvent, ApiError> {
         let path = format!("/api/v1/namespaces/{}/events", event.namespace());
-        send(&self.0, Method::POST, &path, JSON, to_json(event)?).await
+        send(&self.0, &Request::create(path, to_json(event)?)).await
     }
 
     async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError> {
         let path = format!("/api/v1/namespaces/{}/events/{}", event.namespace(), event.name);
-        send(&self.0, Method::PATCH, &path, STRATEGIC_MERGE_PATCH, to_json(&event.patch())?).await
+        send(&self.0, &Request::strategic_merge_patch(path, to_json(&event.patch())?)).await
     }
 
     /// A kube client has no rate limit.
     fn max_concurrent_writes(&self) -> usize {
         usize::MAX
-    }
-}
-
-impl fmt::Debug for EventClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventClient").finish_non_exhaustive()
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! | Item | Implements | Crate |
 //! |---|---|---|
+//! | [`clients`] | [`ClientFactory`](kcm_client::ClientFactory), through which all of the following send their requests | `kcm-client` |
 //! | [`list_watch`], [`sources`] | [`ListWatch`](kcm_informer::ListWatch) | `kcm-informer` |
 //! | [`LeaseClient`] | [`LeaseLock`](kcm_leader_election::LeaseLock) | `kcm-leader-election` |
 //! | [`LeaderGateLayer`] | refusal of writes while another process leads | `kcm-leader-election` |
@@ -42,16 +43,17 @@
 
 #![warn(missing_debug_implementations)]
 
+mod clients;
 mod error;
 mod event_sink;
 mod leader_gate;
 mod lease_lock;
 mod list_watch;
 mod owner_control;
-mod request;
 #[cfg(feature = "runtime")]
 mod watcher;
 
+pub use clients::clients;
 pub use error::api_error;
 pub use event_sink::EventClient;
 pub use leader_gate::{GatedService, LeaderGateLayer};

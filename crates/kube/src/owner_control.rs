@@ -3,13 +3,14 @@ use std::{borrow::Cow, fmt};
 use async_trait::async_trait;
 use http::Method;
 use kcm_api::{ApiError, ObjectKey};
+use kcm_client::{ApiClient, Request};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerPatch};
 use kcm_meta::Object;
 use kube_client::Client;
 use kube_core::{PartialObjectMeta, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::request::{JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, send};
+use crate::clients::{send, unlimited};
 
 /// Adopts and releases objects of type `K` for one owner, with a kube client.
 ///
@@ -17,7 +18,7 @@ use crate::request::{JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, send};
 /// servers accept for all types: the patch contains all references of the cached object, and fails with 409 if the object
 /// has changed since.
 pub struct ApiOwnerControl<K: Resource> {
-    client: Client,
+    client: ApiClient,
     owner_path: String,
     resource: K::DynamicType,
     strategic: bool,
@@ -33,7 +34,7 @@ impl<K: Resource> ApiOwnerControl<K> {
         resource: K::DynamicType,
     ) -> Self {
         let owner_path = format!("{}/{}", O::url_path(owner_resource, namespace(owner)), owner.name);
-        Self { client, owner_path, resource, strategic: false }
+        Self { client: unlimited(client), owner_path, resource, strategic: false }
     }
 
     /// Sends strategic merge patches, as upstream. Only for built-in types.
@@ -59,23 +60,24 @@ where
     }
 
     async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
-        let owner: PartialObjectMeta =
-            send(&self.client, Method::GET, &self.owner_path, JSON, Vec::new()).await?;
+        let owner: PartialObjectMeta = send(&self.client, &Request::get(&*self.owner_path)).await?;
         Ok(LiveOwner::of(&owner))
     }
 
     async fn patch(&self, object: &K, patch: &OwnerPatch) -> Result<K, ApiError> {
-        let (content_type, body) = if self.strategic {
-            (STRATEGIC_MERGE_PATCH, Some(patch.strategic_merge()))
-        } else {
-            let references = object.meta().owner_references.as_deref().unwrap_or_default();
-            let body = patch.merge(object.resource_version(), references);
-            (MERGE_PATCH, body.map_err(|error| ApiError::InvalidRequest(error.to_string()))?)
-        };
-        let Some(body) = body else { return Ok(object.clone()) };
         let key = object.key();
         let path = format!("{}/{}", K::url_path(&self.resource, namespace(&key)), key.name);
-        send(&self.client, Method::PATCH, &path, content_type, body.into_bytes()).await
+        if self.strategic {
+            let request = Request::strategic_merge_patch(path, patch.strategic_merge());
+            return send(&self.client, &request).await;
+        }
+        let references = object.meta().owner_references.as_deref().unwrap_or_default();
+        let body = patch.merge(object.resource_version(), references);
+        let body = body.map_err(|error| ApiError::InvalidRequest(error.to_string()))?;
+        let Some(body) = body else { return Ok(object.clone()) };
+        let mut request = Request::json(Method::PATCH, path, body);
+        request.content_type = "application/merge-patch+json";
+        send(&self.client, &request).await
     }
 }
 

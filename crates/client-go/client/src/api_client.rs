@@ -15,12 +15,12 @@ use http::{
 use http_body_util::{BodyExt, Limited};
 use kcm_api::ApiError;
 use kcm_clock::Clock;
-use kube_client::client::Body;
 use tower::BoxError;
 
 use crate::{
+    Body,
     authenticator::Authenticator,
-    causes, failure,
+    failure,
     limiter::RateLimiter,
     metrics::{ClientMetrics, RequestInfo},
     request::{ContentType, Idempotency, Request},
@@ -307,7 +307,7 @@ impl ApiClient {
             let (head, body) = answer.into_parts();
             reader.headers(head.headers);
             let output = reader.read(body, &mut received).await;
-            let output = output.map_err(|error| self.broken(request, &error))?;
+            let output = output.map_err(|error| self.broken(request, error))?;
             self.0.metrics.received(self.request_info(request, attempt), received);
             Ok(output)
         });
@@ -362,7 +362,7 @@ impl ApiClient {
         if let (Some((authenticator, header)), Some(StatusCode::UNAUTHORIZED)) = (&authorization, code) {
             authenticator.refused(header).await;
         }
-        outcome.map_err(|error| self.broken(request, &error))
+        outcome.map_err(|error| self.broken(request, error))
     }
 
     /// Boxed, because futures that pass it on contain it several times.
@@ -404,13 +404,14 @@ impl ApiClient {
         Err(Failure { error, kind: FailureKind::Refused { code, retry_after } })
     }
 
-    fn broken(&self, request: &Request, error: &BoxError) -> Failure {
-        let what = format!("{}: {}", self.describe(request), causes::describe(&**error));
-        if failure::is_not_sent(&**error) {
-            Failure { error: ApiError::NotSent(what), kind: FailureKind::NotConnected }
-        } else {
-            Failure { error: ApiError::Transport(what), kind: FailureKind::Broken }
-        }
+    fn broken(&self, request: &Request, error: BoxError) -> Failure {
+        let error = failure::connection_error(&self.describe(request), error);
+        let kind = match error {
+            ApiError::Transport(_) => FailureKind::Broken,
+            ApiError::Timeout(_) => FailureKind::TimedOut,
+            _ => FailureKind::NotConnected,
+        };
+        Failure { error, kind }
     }
 
     /// Waits before the next attempt, or returns the error if there is none. `first_sent` is the time of the first

@@ -7,15 +7,13 @@ pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for cause in causes(error) {
         let own = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        // Prefixes of kube-client.
-        let own = own.trim_start_matches("ServiceError: ").trim_start_matches("HyperError: ");
-        if own.is_empty() || text.contains(own) {
+        if own.is_empty() || text.contains(&own) {
             continue;
         }
         if !text.is_empty() {
             text.push_str(": ");
         }
-        text.push_str(own);
+        text.push_str(&own);
     }
     if text.is_empty() { "the connection failed".to_owned() } else { text }
 }

@@ -4,11 +4,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::BodyExt;
 use kcm_clock::Clock;
-use kube_client::client::{Body, ClientBuilder};
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
+    Body,
     agent::UserAgent,
     api_client::{ApiClient, Parts},
     limiter::{RateLimit, RateLimiter},
@@ -109,28 +110,26 @@ impl ClientFactory {
     }
 
     /// Creates a factory of clients of a service in this process, such as an embedded API server or a test server. See the
-    /// [example of the crate](crate).
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime, because it spawns a task.
+    /// [example of the crate](crate). An [`ApiError`](kcm_api::ApiError) of the service is that of the request.
     pub fn in_process<S, B>(service: S, options: ClientOptions) -> Self
     where
-        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
         S::Error: Into<BoxError>,
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let channel = Channel::InProcess(ClientBuilder::new(service, "default").build());
-        let gate = WriteGate::default();
+        let service = service.map_err(Into::into);
+        let boxed = |body: B| body.map_err(Into::into).boxed_unsync();
+        let service = service.map_response(move |answer: Response<B>| answer.map(boxed));
+        let channel = Channel::InProcess(BoxCloneSyncService::new(service));
         Self {
             server: "".into(),
             requests: channel.clone(),
             watches: channel,
             options,
             throttle_log: Arc::default(),
-            gate,
+            gate: WriteGate::default(),
             retries: true,
             transport: None,
             accounts: None,
@@ -296,16 +295,12 @@ impl ClientFactory {
 /// Service that [`ClientFactory::in_process`] accepts. Lets callers take it without its type parameters.
 pub trait InProcessServer {
     /// Creates a factory of its clients.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime.
     fn clients(self, options: ClientOptions) -> ClientFactory;
 }
 
 impl<S, B> InProcessServer for S
 where
-    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
     B: http_body::Body<Data = Bytes> + Send + 'static,

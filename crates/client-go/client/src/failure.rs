@@ -4,9 +4,10 @@ use std::error::Error;
 
 use http::StatusCode;
 use kcm_api::{ApiError, Status, StatusDetails, error::reason, protobuf};
+use tower::BoxError;
 
 use crate::{
-    causes::causes,
+    causes::{self, causes},
     transport::{ClientConfigError, SendError},
 };
 
@@ -70,8 +71,21 @@ fn generic(code: StatusCode, what: &str) -> Status {
     }
 }
 
+/// Returns the error of the request `what` that got no response, or a part of one.
+pub(crate) fn connection_error(what: &str, error: BoxError) -> ApiError {
+    match error.downcast() {
+        // A service in this process has the error.
+        Ok(error) => *error,
+        Err(error) => {
+            let text = format!("{what}: {}", causes::describe(&*error));
+            let kind = if is_not_sent(&*error) { ApiError::NotSent } else { ApiError::Transport };
+            kind(text)
+        }
+    }
+}
+
 /// `true` if no part of the request was sent.
-pub(crate) fn is_not_sent(error: &(dyn Error + 'static)) -> bool {
+fn is_not_sent(error: &(dyn Error + 'static)) -> bool {
     // Without credentials, nothing is sent.
     causes(error).any(|cause| {
         cause.is::<ClientConfigError>() || cause.downcast_ref().is_some_and(SendError::is_not_sent)

@@ -2,7 +2,7 @@
 //!
 //! *Upstream counterparts:* `k8s.io/client-go/rest`, and the typed, dynamic and metadata clients.
 //!
-//! kube-client implements TLS and kubeconfig files. This crate adds:
+//! kube-client reads kubeconfig files. This crate adds:
 //!
 //! * [`ClientFactory`]: the connections that the clients of a process share. It uses HTTP/2 if the server supports it, and
 //!   opens further connections when the stream limit is reached. Watches and [leader
@@ -62,11 +62,10 @@ pub mod der;
 mod event_sink;
 mod factory;
 mod failure;
-mod frames;
+mod framing;
 #[cfg(feature = "leader-election")]
 mod lease_lock;
 mod limiter;
-mod lines;
 mod list;
 mod list_watch;
 mod metrics;
@@ -100,7 +99,7 @@ pub use request::{ContentType, Idempotency, Request};
 pub use transport::{ClientConfigError, ConfigOverrides, ProxyEnvironment, Server};
 
 /// Body of a request to a [service in this process](ClientFactory::in_process).
-pub use kube_client::client::Body;
+pub type Body = http_body_util::Full<bytes::Bytes>;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

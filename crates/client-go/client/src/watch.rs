@@ -2,25 +2,24 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use kcm_api::{
-    ApiError, ProtobufError, Status,
+    ApiError, Status,
     protobuf::{self, Identity, WatchFrame},
 };
 use kcm_clock::Sleep;
-use kcm_informer::{WatchEvent, WatchOptions};
+use kcm_informer::{Undecodable, WatchEvent, WatchOptions};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tower::BoxError;
 
 use crate::{
     api::{Api, ListParams},
-    causes,
     decode::{decode_message_or_identify, decode_or_identify},
-    frames::Frames,
-    lines::{Lines, TooLong},
+    failure,
+    framing::{Frames, Framing, TooLong},
     request::{Query, Request},
     transport::ResponseBody,
 };
@@ -63,7 +62,7 @@ pub(crate) async fn watch<K: Send + Sync + 'static>(
     let answer = client.open(&request, limit).await?;
     let watching = Watching::<K> {
         what: client.describe(&request),
-        events: Events::of(&answer),
+        events: Frames::new(framing(&answer), MAX_EVENT_SIZE),
         body: answer,
         deadline,
         api: api.clone(),
@@ -107,7 +106,7 @@ fn watch_request<K: 'static>(
 struct Watching<K> {
     what: String,
     body: Response<ResponseBody>,
-    events: Events,
+    events: Frames,
     deadline: Sleep,
     api: Api<K>,
     over: bool,
@@ -120,11 +119,9 @@ impl<K: 'static> Watching<K> {
                 Ok(Some(event)) => return Some(self.decode(&event)),
                 Ok(None) if self.over => return self.rest(),
                 Ok(None) => {}
-                Err(_) => {
-                    let what = &self.what;
-                    return Some(Err(ApiError::Decode(format!(
-                        "{what}: an event of over {MAX_EVENT_SIZE} bytes"
-                    ))));
+                Err(TooLong) => {
+                    let error = format!("{}: an event of over {MAX_EVENT_SIZE} bytes", self.what);
+                    return Some(Err(ApiError::Decode(error)));
                 }
             }
             let frame = tokio::select! {
@@ -141,8 +138,7 @@ impl<K: 'static> Watching<K> {
                     }
                 }
                 Some(Err(error)) => {
-                    let cause = causes::describe(&*error);
-                    return Some(Err(ApiError::Transport(format!("{}: {cause}", self.what))));
+                    return Some(Err(failure::connection_error(&self.what, error)));
                 }
             }
         }
@@ -150,130 +146,115 @@ impl<K: 'static> Watching<K> {
 
     /// Returns an error if the stream ended within an event.
     fn rest(&self) -> Option<Result<WatchEvent<K>, ApiError>> {
-        let cut = || Err(ApiError::Transport(format!("{}: the stream ended within an event", self.what)));
-        self.events.has_rest().then(cut)
+        let cut = || format!("{}: the stream ended within an event", self.what);
+        self.events.has_rest().then(|| Err(ApiError::Transport(cut())))
     }
 
     fn decode(&self, event: &[u8]) -> Result<WatchEvent<K>, ApiError> {
-        match self.events {
-            Events::Json(_) => self.line(event),
-            Events::Protobuf(_) => self.frame(event),
+        if self.events.framing() == Framing::Lengths {
+            let WatchFrame { type_, object } =
+                WatchFrame::read(event).map_err(|error| self.not_an_event(error))?;
+            let object = protobuf::open_envelope(object).map_err(|error| self.not_an_event(error))?;
+            return self.event(type_, Raw::Protobuf(object));
+        }
+        let line = std::str::from_utf8(event).map_err(|error| self.not_an_event(error))?;
+        if let Some((type_, object)) = usual_form(line) {
+            match self.event(type_, Raw::Json(object)) {
+                // Perhaps the line has another form.
+                Ok(WatchEvent::Undecodable(_) | WatchEvent::UndecodableDeleted(_))
+                | Err(ApiError::Decode(_)) => {}
+                event => return event,
+            }
+        }
+        let Line { type_, object } = serde_json::from_str(line).map_err(|error| self.not_an_event(error))?;
+        self.event(&type_, Raw::Json(object.get()))
+    }
+
+    fn event(&self, type_: &str, object: Raw<'_>) -> Result<WatchEvent<K>, ApiError> {
+        Ok(match type_ {
+            "ADDED" => self.object(object)?.map_or_else(WatchEvent::Undecodable, WatchEvent::Added),
+            "MODIFIED" => self.object(object)?.map_or_else(WatchEvent::Undecodable, WatchEvent::Modified),
+            "DELETED" => {
+                self.object(object)?.map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)
+            }
+            "BOOKMARK" => object.bookmark().map_err(|error| self.not_an_event(error))?,
+            "ERROR" => {
+                let status = object.status().map_err(|error| self.not_an_event(error))?;
+                return Err(ApiError::Status(Box::new(status)));
+            }
+            other => return Err(self.not_an_event(format!("unknown type {other:?}"))),
+        })
+    }
+
+    fn object(&self, object: Raw<'_>) -> Result<Result<K, Undecodable>, ApiError> {
+        let (decoder, kind) = (&**self.api.decoder(), &*self.api.resource().kind);
+        let message = match object {
+            Raw::Json(text) => return Ok(decode_or_identify(decoder, kind, text)),
+            Raw::Protobuf(message) => message,
+        };
+        match decode_message_or_identify(decoder, kind, message) {
+            // The next watch resumes before this event.
+            Err(undecodable) if self.api.fall_back_to_json(&undecodable.error) => {
+                Err(ApiError::Transport(format!("{}: {}", self.what, undecodable.error)))
+            }
+            decoded => Ok(decoded),
         }
     }
 
-    fn not_an_event(&self, error: &dyn std::fmt::Display) -> ApiError {
+    fn not_an_event(&self, error: impl Into<BoxError>) -> ApiError {
+        let error = error.into();
         ApiError::Decode(format!("{}: not an event: {error}", self.what))
     }
+}
 
-    fn frame(&self, frame: &[u8]) -> Result<WatchEvent<K>, ApiError> {
-        let not_an_event = |error: ProtobufError| self.not_an_event(&error);
-        let WatchFrame { type_, object } = WatchFrame::read(frame).map_err(not_an_event)?;
-        let object = protobuf::open_envelope(object).map_err(not_an_event)?;
-        let decode = || {
-            let decoded =
-                decode_message_or_identify(&**self.api.decoder(), &self.api.resource().kind, object);
-            match decoded {
-                // The next watch resumes before this event.
-                Err(undecodable) if self.api.fall_back_to_json(&undecodable.error) => {
-                    Err(ApiError::Transport(format!("{}: {}", self.what, undecodable.error)))
-                }
-                decoded => Ok(decoded),
+/// Type and object of an event in the exact form that API servers write. Its object is parsed once, while decoding
+/// another form parses it twice.
+fn usual_form(line: &str) -> Option<(&str, &str)> {
+    let (type_, rest) = line.strip_prefix(r#"{"type":""#)?.split_once(r#"","object":"#)?;
+    Some((type_, rest.trim_end().strip_suffix('}')?))
+}
+
+/// Object of an event in its encoding.
+#[derive(Clone, Copy)]
+enum Raw<'a> {
+    Json(&'a str),
+    /// Without envelope.
+    Protobuf(&'a [u8]),
+}
+
+impl Raw<'_> {
+    fn bookmark<K>(self) -> Result<WatchEvent<K>, BoxError> {
+        match self {
+            Self::Json(object) => {
+                let BookmarkObject { metadata: BookmarkMeta { resource_version, annotations } } =
+                    serde_json::from_str(object)?;
+                let end = annotations.as_ref().and_then(|annotations| annotations.get(INITIAL_EVENTS_END));
+                let initial_events_end = end.is_some_and(|end| end == "true");
+                Ok(WatchEvent::Bookmark { resource_version, initial_events_end })
             }
-        };
-        match type_ {
-            "ADDED" => Ok(decode()?.map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
-            "MODIFIED" => Ok(decode()?.map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
-            "DELETED" => Ok(decode()?.map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)),
-            "BOOKMARK" => {
-                let identity = Identity::read(object).map_err(not_an_event)?;
+            Self::Protobuf(object) => {
+                let identity = Identity::read(object)?;
                 Ok(WatchEvent::Bookmark {
                     resource_version: identity.resource_version.to_owned(),
                     initial_events_end: identity.annotations.contains(&(INITIAL_EVENTS_END, "true")),
                 })
             }
-            "ERROR" => {
-                let status = Status::decode_protobuf(object).map_err(not_an_event)?;
-                Err(ApiError::Status(Box::new(status)))
-            }
-            other => Err(self.not_an_event(&format_args!("unknown type {other:?}"))),
         }
     }
 
-    fn line(&self, line: &[u8]) -> Result<WatchEvent<K>, ApiError> {
-        let not_an_event = |error: &dyn std::fmt::Display| self.not_an_event(error);
-        let line = std::str::from_utf8(line).map_err(|error| not_an_event(&error))?;
-        if let Some(event) = self.usual_event(line) {
-            return Ok(event);
-        }
-        let Line { type_, object } = serde_json::from_str(line).map_err(|error| not_an_event(&error))?;
-        let object = object.get();
-        let decode = || decode_or_identify(&**self.api.decoder(), &self.api.resource().kind, object);
-        match &*type_ {
-            "ADDED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
-            "MODIFIED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
-            "DELETED" => Ok(decode().map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)),
-            "BOOKMARK" => bookmark(object).map_err(|error| not_an_event(&error)),
-            "ERROR" => {
-                let status: Status = serde_json::from_str(object).map_err(|error| not_an_event(&error))?;
-                Err(ApiError::Status(Box::new(status)))
-            }
-            other => Err(not_an_event(&format_args!("unknown type {other:?}"))),
-        }
-    }
-
-    /// Decodes an event in the exact form that API servers write, without parsing it twice. Returns `None` for any
-    /// other form, and for objects that cannot be decoded.
-    fn usual_event(&self, line: &str) -> Option<WatchEvent<K>> {
-        let rest = line.strip_prefix(r#"{"type":""#)?;
-        let (type_, rest) = rest.split_once(r#"","object":"#)?;
-        let object = rest.trim_end().strip_suffix('}')?;
-        let event = match type_ {
-            "ADDED" => WatchEvent::Added,
-            "MODIFIED" => WatchEvent::Modified,
-            "DELETED" => WatchEvent::Deleted,
-            _ => return None,
-        };
-        self.api.decoder().decode(object).ok().map(event)
+    fn status(self) -> Result<Status, BoxError> {
+        Ok(match self {
+            Self::Json(object) => serde_json::from_str(object)?,
+            Self::Protobuf(object) => Status::decode_protobuf(object)?,
+        })
     }
 }
 
-/// Splits the stream of a watch into events.
-enum Events {
-    Json(Lines),
-    Protobuf(Frames),
-}
-
-impl Events {
-    /// The encoding of the response determines the separation of events.
-    fn of(response: &Response<ResponseBody>) -> Self {
-        let content_type = response.headers().get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
-        if content_type.starts_with(protobuf::CONTENT_TYPE.as_bytes()) {
-            Self::Protobuf(Frames::new(MAX_EVENT_SIZE))
-        } else {
-            Self::Json(Lines::new(MAX_EVENT_SIZE))
-        }
-    }
-
-    fn push(&mut self, piece: &[u8]) {
-        match self {
-            Self::Json(lines) => lines.push(piece),
-            Self::Protobuf(frames) => frames.push(piece),
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
-        match self {
-            Self::Json(lines) => lines.next(),
-            Self::Protobuf(frames) => frames.next(),
-        }
-    }
-
-    fn has_rest(&self) -> bool {
-        match self {
-            Self::Json(lines) => lines.has_rest(),
-            Self::Protobuf(frames) => frames.has_rest(),
-        }
-    }
+/// The encoding of the response determines the separation of events.
+fn framing(response: &Response<ResponseBody>) -> Framing {
+    let content_type = response.headers().get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+    let is_protobuf = content_type.starts_with(protobuf::CONTENT_TYPE.as_bytes());
+    if is_protobuf { Framing::Lengths } else { Framing::Lines }
 }
 
 #[derive(Deserialize)]
@@ -294,12 +275,4 @@ struct BookmarkObject {
 struct BookmarkMeta {
     resource_version: String,
     annotations: Option<kcm_api::Annotations>,
-}
-
-fn bookmark<K>(object: &str) -> Result<WatchEvent<K>, serde_json::Error> {
-    let BookmarkObject { metadata: BookmarkMeta { resource_version, annotations } } =
-        serde_json::from_str(object)?;
-    let initial_events_end = annotations
-        .is_some_and(|annotations| annotations.get(INITIAL_EVENTS_END).is_some_and(|end| end == "true"));
-    Ok(WatchEvent::Bookmark { resource_version, initial_events_end })
 }

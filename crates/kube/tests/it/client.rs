@@ -135,7 +135,7 @@ mod requests {
         list.items.iter().map(|object| object.key().name.to_string()).collect()
     }
 
-    const LIST: &str = "GET /api/v1/namespaces/a/configmaps?labelSelector=app+in+%28web%2C+db%29";
+    const LIST: &str = "GET /api/v1/namespaces/a/configmaps?labelSelector=app%20in%20%28web%2C%20db%29";
 
     #[tokio::test(start_paused = true)]
     async fn consistent_lists_are_paged() {
@@ -171,8 +171,8 @@ mod requests {
         assert_eq!(
             server.request_lines(),
             [
-                "GET /api/v1/configmaps?watch=true&allowWatchBookmarks=true&timeoutSeconds=400&resourceVersion=7\
-              &sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+                "GET /api/v1/configmaps?watch=true&allowWatchBookmarks=true&resourceVersion=7&sendInitialEvents=true\
+              &resourceVersionMatch=NotOlderThan&timeoutSeconds=400"
             ]
         );
         assert_eq!(server.requests()[0].header("accept-encoding"), Some("identity"));

@@ -9,19 +9,22 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
-use kube_client::{Client, client::Body};
-use tower::BoxError;
+use http_body_util::combinators::UnsyncBoxBody;
+use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
 
 use super::{
     pool::PooledBody,
     service::{Lane, Transport},
 };
+use crate::Body;
+
+type LocalBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Connections of one purpose, or a service in this process. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Channel {
     Server(Arc<Transport>, Lane),
-    InProcess(Client),
+    InProcess(BoxCloneSyncService<Request<Body>, Response<LocalBody>, BoxError>),
 }
 
 impl Channel {
@@ -36,8 +39,10 @@ impl Channel {
             Self::Server(transport, lane) => {
                 Ok(Box::pin(transport.send(*lane, request)).await?.map(ResponseBody::Server))
             }
-            Self::InProcess(client) => {
-                Ok(Box::pin(client.send(*request)).await?.map(ResponseBody::InProcess))
+            Self::InProcess(service) => {
+                // Other tasks run in between, as with a server in another process.
+                tokio::task::yield_now().await;
+                Ok(service.clone().oneshot(*request).await?.map(ResponseBody::InProcess))
             }
         }
     }
@@ -46,7 +51,7 @@ impl Channel {
 /// Body of an answer.
 pub(crate) enum ResponseBody {
     Server(PooledBody),
-    InProcess(Body),
+    InProcess(LocalBody),
 }
 
 impl http_body::Body for ResponseBody {
@@ -59,7 +64,7 @@ impl http_body::Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Server(body) => Pin::new(body).poll_frame(cx).map_err(BoxError::from),
-            Self::InProcess(body) => Pin::new(body).poll_frame(cx).map_err(BoxError::from),
+            Self::InProcess(body) => Pin::new(body).poll_frame(cx),
         }
     }
 

@@ -13,17 +13,17 @@ use futures_util::future::BoxFuture;
 use h2::RecvStream;
 use http::{HeaderValue, Request, Response, Uri, header::HOST};
 use http_body::{Body as _, Frame};
-use hyper::client::conn::{TrySendError, http1};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use kube_client::client::Body;
-use thiserror::Error;
 use tower::BoxError;
 
 use super::{
     connector::Endpoint,
     fence::Fence,
     http2::{self, Http2Sender},
+    send_failure::{ConnectionError, SendFailure, closed},
 };
+use crate::Body;
 
 /// Timeout of the server's first HTTP/2 settings.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,10 +77,6 @@ impl Connection {
         }
         Ok(Self { sender: Sender::Http2(sender), fence, driver: Box::pin(driver) })
     }
-}
-
-pub(super) fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the server closed the connection")
 }
 
 impl Sender {
@@ -155,26 +151,6 @@ impl Sender {
     }
 }
 
-/// Reason why a request got no answer.
-pub(super) enum SendFailure {
-    /// The connection was closed before any part of the request was sent, or the server did not process it.
-    NotSent(Box<Request<Body>>),
-    /// The server did not process the request, and the connection may be open.
-    Refused(Box<Request<Body>>),
-    /// The connection broke after the request, or a part of it, may have been sent.
-    Broken(ConnectionError),
-    /// The request cannot be sent. No part of it was sent.
-    Unsendable(BoxError),
-}
-
-/// Error of a connection that was open.
-#[derive(Debug, Error)]
-#[error(transparent)]
-pub(crate) enum ConnectionError {
-    Http1(hyper::Error),
-    Http2(h2::Error),
-}
-
 /// Body of an answer.
 pub(super) enum Incoming {
     Http1(hyper::body::Incoming),
@@ -198,15 +174,6 @@ impl Incoming {
         match self {
             Self::Http1(body) => body.is_end_stream(),
             Self::Http2(body) => body.is_end_stream(),
-        }
-    }
-}
-
-impl From<TrySendError<Request<Body>>> for SendFailure {
-    fn from(mut error: TrySendError<Request<Body>>) -> Self {
-        match error.take_message() {
-            Some(request) => Self::NotSent(Box::new(request)),
-            None => Self::Broken(ConnectionError::Http1(error.into_error())),
         }
     }
 }

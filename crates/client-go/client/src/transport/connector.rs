@@ -9,36 +9,23 @@ use hyper_util::{
     rt::TokioIo,
 };
 use kcm_clock::Clock;
-use kube_client::{Config, client::ConfigExt};
-use rustls::{
-    ClientConfig,
-    pki_types::{CertificateDer, ServerName},
-};
+use kube_client::Config;
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
-use tokio_rustls::TlsConnector;
+use tokio::io::BufReader;
 use tower::{BoxError, Service, ServiceExt, service_fn};
 
 use super::{
-    addresses::Trial,
     credentials::{ClientConfigError, Server},
     dial::{Dialer, timed_out},
     fence::{Fence, Fenced, Socket},
-    http2::PingTrigger,
+    liveness::PingTrigger,
     proxy::{self, Protocol, Proxy},
-    server_verifier::ServerVerifier,
+    stream::{Opened, Stream},
+    tls::{self, Tls},
 };
-use crate::CaBundle;
 
 /// Opens byte streams to the API server, through a proxy or not.
 pub(super) type Connector = Arc<dyn Fn() -> BoxFuture<'static, Result<Opened, BoxError>> + Send + Sync>;
-
-/// Byte stream of a [`Connector`].
-pub(super) struct Opened {
-    pub(super) socket: Box<dyn Socket>,
-    /// Address of the API server or the proxy.
-    pub(super) trial: Option<Trial>,
-}
 
 /// Timeout for a connection to the API server that is ready for TLS, through a proxy or not. Go allows as much for the
 /// answer of a proxy.
@@ -55,24 +42,10 @@ const READ_BUFFER: usize = 16 << 10;
 #[derive(Clone)]
 pub(super) struct Endpoint {
     connector: Connector,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    tls: Option<Tls>,
     pings: PingTrigger,
     clock: Arc<dyn Clock>,
 }
-
-/// Byte stream on which HTTP is spoken.
-pub(super) struct Stream {
-    pub(super) io: Box<dyn Io>,
-    /// `true` if HTTP/2 was negotiated by ALPN.
-    pub(super) is_http2: bool,
-    /// Address of the API server or the proxy.
-    pub(super) trial: Option<Trial>,
-}
-
-/// Byte stream above TLS, or a plain one.
-pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 
 impl Endpoint {
     pub(super) fn new(
@@ -83,11 +56,9 @@ impl Endpoint {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClientConfigError> {
         // The system's root certificates are read only if they are needed: a machine may have none.
-        let tls = if config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
-            Some(tls(server, config, &clock)?)
-        } else {
-            None
-        };
+        let is_https = config.cluster_url.scheme() == Some(&Scheme::HTTPS);
+        let tls = || tls::tls(server, config, config.cluster_url.host(), &["h2", "http/1.1"], &clock);
+        let tls = is_https.then(tls).transpose()?;
         Ok(Self { connector, tls, pings, clock })
     }
 
@@ -129,43 +100,6 @@ impl Endpoint {
     }
 }
 
-/// TLS to the API server.
-fn tls(
-    server: &Server,
-    config: &Config,
-    clock: &Arc<dyn Clock>,
-) -> Result<(TlsConnector, ServerName<'static>), ClientConfigError> {
-    let name = config.tls_server_name.as_deref().or(config.cluster_url.host()).unwrap_or_default();
-    let name = server_name(server, name)?;
-    let mut tls = client_config(server, config, clock)?;
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((TlsConnector::from(Arc::new(tls)), name))
-}
-
-/// TLS configuration. CAs that are configured are trusted while they are valid; those of the operating system are left to
-/// it.
-fn client_config(
-    server: &Server,
-    config: &Config,
-    clock: &Arc<dyn Clock>,
-) -> Result<ClientConfig, ClientConfigError> {
-    let mut tls = config.rustls_client_config().map_err(|error| ClientConfigError::caused(server, &error))?;
-    if let Some(certificates) = config.root_cert.as_ref().filter(|_| !config.accept_invalid_certs) {
-        let cas = CaBundle::new(certificates.iter().map(|der| CertificateDer::from(der.as_slice())))
-            .map_err(|error| ClientConfigError::broken(server, error))?;
-        let provider = Arc::clone(tls.crypto_provider());
-        let verifier = ServerVerifier::new(cas, Arc::clone(clock), provider);
-        tls.dangerous().set_certificate_verifier(Arc::new(verifier));
-    }
-    Ok(tls)
-}
-
-fn server_name(server: &Server, host: &str) -> Result<ServerName<'static>, ClientConfigError> {
-    // An IPv6 address is in brackets in a URI only.
-    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    ServerName::try_from(name).map_err(|error| ClientConfigError::caused(server, &error))
-}
-
 /// Connector to the server at `uri` without a proxy.
 pub(super) fn tcp(uri: &Uri, clock: &Arc<dyn Clock>) -> Connector {
     let dialer = dialer(uri, clock);
@@ -204,11 +138,7 @@ pub(super) fn through(
 ) -> Result<Connector, ClientConfigError> {
     let tls = match proxy.protocol {
         Protocol::Http | Protocol::Socks5 => None,
-        Protocol::Https => {
-            let tls = client_config(server, config, clock)?;
-            let host = config.tls_server_name.as_deref().or(proxy.uri.host()).unwrap_or_default();
-            Some((TlsConnector::from(Arc::new(tls)), server_name(server, host)?))
-        }
+        Protocol::Https => Some(tls::tls(server, config, proxy.uri.host(), &[], clock)?),
     };
     let (proxy, dialer) = (Arc::clone(proxy), dialer(&proxy.uri, clock));
     // Tunnels expect port 443 if there is none.
@@ -225,12 +155,7 @@ pub(super) fn through(
     }))
 }
 
-async fn open(
-    proxy: &Proxy,
-    dialer: &Dialer,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
-    target: Uri,
-) -> Result<Opened, BoxError> {
+async fn open(proxy: &Proxy, dialer: &Dialer, tls: Option<Tls>, target: Uri) -> Result<Opened, BoxError> {
     let (stream, trial) = dialer.dial().await?;
     let stream = TokioIo::new(stream);
     let socket: Box<dyn Socket> = if proxy.protocol == Protocol::Socks5 {

@@ -249,7 +249,6 @@ impl Credentials {
             }
             auth.token = Some(token.to_owned().into());
         }
-        // kube-client panics on such a token.
         if auth.token.as_ref().is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err()) {
             return Err(ClientConfigError::broken(server, "the token cannot be sent in a header"));
         }

@@ -26,7 +26,6 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
-use kube_client::client::Body;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::{sync::oneshot, task::AbortHandle};
@@ -35,12 +34,13 @@ use tower::BoxError;
 
 pub(crate) use self::body::PooledBody;
 use super::{
-    connection::{Connection, ConnectionError, Incoming, SendFailure, Sender},
+    connection::{Connection, Incoming, Sender},
     connector::Endpoint,
     dial::timed_out,
     fence::Fence,
+    send_failure::{ConnectionError, SendFailure},
 };
-use crate::write_gate::WriteGate;
+use crate::{Body, write_gate::WriteGate};
 
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -209,7 +209,7 @@ impl Pool {
 
     /// Trigger of pings on all connections to the server.
     #[cfg(test)]
-    pub(super) fn pings(&self) -> &super::http2::PingTrigger {
+    pub(super) fn pings(&self) -> &super::liveness::PingTrigger {
         self.0.endpoint.pings()
     }
 

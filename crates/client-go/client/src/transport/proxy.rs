@@ -2,9 +2,10 @@
 
 use std::{fmt, net::IpAddr};
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
+
+use super::auth_headers::basic;
 
 /// Maximum length of a user name or password of SOCKS5, in bytes.
 const MAX_SOCKS_FIELD: usize = 255;
@@ -207,11 +208,7 @@ impl Proxy {
     /// Value of the header `Proxy-Authorization`.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let (user, password) = self.credentials.as_ref()?;
-        let mut header =
-            HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}"))))
-                .ok()?;
-        header.set_sensitive(true);
-        Some(header)
+        basic(user, password).ok()
     }
 }
 

@@ -1,32 +1,28 @@
 //! The way of requests to an API server.
 
-use std::{future::ready, sync::Arc};
+use std::sync::Arc;
 
-use futures_util::FutureExt;
 use http::{
     HeaderMap, Request, Response, Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 use kcm_clock::Clock;
-use kube_client::{
-    Config,
-    client::{Body, ConfigExt},
-};
-use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+use kube_client::Config;
 
 use super::{
     connector::{self, Endpoint},
     credentials::{ClientConfigError, Server},
-    http2::PingTrigger,
+    liveness::PingTrigger,
     pool::{Pool, PooledBody, SendError},
     proxy::Proxy,
 };
+use crate::Body;
 
 /// Connections, and the address and credentials of the requests on them.
 pub(super) struct Route {
     pool: Pool,
     address: Address,
-    /// Credentials, and headers of the configuration.
+    /// Credentials.
     headers: HeaderMap,
 }
 
@@ -55,9 +51,14 @@ pub(super) fn endpoint(
 }
 
 impl Route {
-    /// The route to the server of `config` with its credentials, on the connections of `pool`.
-    pub(super) fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ClientConfigError> {
-        Ok(Self { pool, address: Address::new(&config.cluster_url), headers: headers(server, config)? })
+    /// The route to the server of `config`, on the connections of `pool`. `headers` contain credentials.
+    pub(super) fn new(config: &Config, headers: HeaderMap, pool: Pool) -> Self {
+        Self { pool, address: Address::new(&config.cluster_url), headers }
+    }
+
+    /// The same route with other credentials.
+    pub(super) fn with_headers(&self, headers: HeaderMap) -> Self {
+        Self { pool: self.pool.clone(), address: self.address.clone(), headers }
     }
 
     /// The same route on other connections.
@@ -78,25 +79,6 @@ impl Route {
         request.headers_mut().extend(self.headers.clone());
         self.pool.send(request).await
     }
-}
-
-/// Returns the headers that `config` adds to each request.
-fn headers(server: &Server, config: &Config) -> Result<HeaderMap, ClientConfigError> {
-    let failed = |error: &kube_client::Error| ClientConfigError::caused(server, error);
-    let auth = config.auth_layer().map_err(|error| failed(&error))?;
-    let extra = config.extra_headers_layer().map_err(|error| failed(&error))?;
-    let echo = service_fn(|request: Request<Body>| {
-        let mut answer = Response::new(());
-        *answer.headers_mut() = request.into_parts().0.headers;
-        ready(Ok::<_, BoxError>(answer))
-    });
-    let service = ServiceBuilder::new().option_layer(auth).layer(extra).service(echo);
-    // Pending only for tokens that kube-client renews itself. They are read or rejected with the configuration.
-    let answer = service.oneshot(Request::new(Body::empty())).now_or_never();
-    let answer = answer.unwrap_or_else(|| Err("the credentials are not constant".into()));
-    answer
-        .map(|answer| answer.into_parts().0.headers)
-        .map_err(|error| ClientConfigError::broken(server, error))
 }
 
 impl Address {

@@ -8,21 +8,22 @@ use futures_util::{
 };
 use http::{Request, Response, StatusCode};
 use kcm_clock::Clock;
-use kube_client::client::Body;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tower::BoxError;
 
 use super::{
+    auth_headers::auth_headers,
     credentials::{ClientConfigError, Credentials, Server},
     exec::{ExecCredential, ExecPlugin},
-    http2::PingTrigger,
     issued::{Issued, IssuedState, Now, RefreshNeed},
+    liveness::PingTrigger,
     pool::{Pool, PooledBody, Purpose},
     proxy::ProxyEnvironment,
     route::{self, Route},
     server,
 };
+use crate::Body;
 
 /// Interval at which credential files are read again. Upstream reads tokens every minute and certificates every five
 /// minutes.
@@ -393,22 +394,17 @@ impl Routes {
     ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
         let endpoint = route::endpoint(server, &config, credentials.proxy.as_ref(), pings.clone(), clock)?;
-        let route = |purpose| Route::new(server, &config, Pool::new(endpoint.clone(), purpose)).map(Arc::new);
-        Ok(Self {
-            requests: route(Purpose::General)?,
-            watches: route(Purpose::General)?,
-            election: route(Purpose::Election)?,
-        })
+        let headers = auth_headers(server, &config.auth_info)?;
+        let [requests, watches, election] =
+            [Purpose::General, Purpose::General, Purpose::Election].map(|purpose| {
+                Arc::new(Route::new(&config, headers.clone(), Pool::new(endpoint.clone(), purpose)))
+            });
+        Ok(Self { requests, watches, election })
     }
 
     /// New connections with the same credentials.
     fn separate(&self) -> Self {
-        let route = |old: &Route| Arc::new(old.separate());
-        Self {
-            requests: route(&self.requests),
-            watches: route(&self.watches),
-            election: route(&self.election),
-        }
+        self.map(Route::separate)
     }
 
     /// The same connections with other credentials.
@@ -418,13 +414,14 @@ impl Routes {
         credentials: &Credentials,
         issued: Option<&ExecCredential>,
     ) -> Result<Self, ClientConfigError> {
-        let config = credentials.with_issued(issued);
-        let route = |old: &Route| Route::new(server, &config, old.pool().clone()).map(Arc::new);
-        Ok(Self {
-            requests: route(&self.requests)?,
-            watches: route(&self.watches)?,
-            election: route(&self.election)?,
-        })
+        let headers = auth_headers(server, &credentials.with_issued(issued).auth_info)?;
+        Ok(self.map(|old| old.with_headers(headers.clone())))
+    }
+
+    fn map(&self, route: impl Fn(&Route) -> Route) -> Self {
+        let [requests, watches, election] =
+            [&self.requests, &self.watches, &self.election].map(|old| Arc::new(route(old)));
+        Self { requests, watches, election }
     }
 
     /// Lets the connections close.

@@ -1,13 +1,20 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use h2::server;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::JoinHandle,
+    time::Instant,
 };
 
-use super::*;
+use super::{
+    super::liveness::{AWAITED_PING_AFTER, PING_AFTER, PING_TIMEOUT, SUSPECT_AFTER},
+    *,
+};
 
 /// The frame of a server's default settings.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -254,7 +261,7 @@ async fn answered_with(frame: &'static [u8]) -> (Http2Sender, SendFailure) {
 
 async fn assert_is_whole(unsent: Box<Request<Body>>) {
     assert_eq!(unsent.uri().path(), "/path");
-    assert_eq!(unsent.into_body().collect_bytes().await.unwrap(), &b"body"[..]);
+    assert_eq!(unsent.into_body().collect().await.unwrap().to_bytes(), &b"body"[..]);
 }
 
 #[tokio::test]

@@ -1,4 +1,6 @@
 //! Bodies of answers.
+//!
+//! Part of the pool, and not separable: a slot creates the body of its answer, and the body returns the slot at its end.
 
 use std::{
     pin::Pin,

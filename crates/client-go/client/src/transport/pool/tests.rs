@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use tokio::io::{DuplexStream, duplex};
 
-use super::{super::connector::Opened, *};
+use super::{super::stream::Opened, *};
 use crate::causes;
 
 /// Outcome of a dial.
@@ -104,7 +104,7 @@ async fn answer(request: Request<hyper::body::Incoming>) -> Result<Response<Full
 impl World {
     /// Sends a request and reads its answer. Returns the time of that.
     async fn get(&self, path: &str) -> Result<Duration, String> {
-        let request = Request::get(format!("http://server{path}")).body(Body::empty()).unwrap();
+        let request = Request::get(format!("http://server{path}")).body(Body::default()).unwrap();
         let answer = self.pool.send(Box::new(request)).await;
         let answer = answer.map_err(|error| causes::describe(&error))?;
         answer.into_body().collect().await.map_err(|error| causes::describe(&error))?;
