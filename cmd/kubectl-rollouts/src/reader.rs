@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use kcm_api::ApiError;
+use kcm_api::{ApiError, ErrorCause};
 use kcm_client::{ApiClient, Request};
 use kcm_rollouts::{Known, Snapshot, Unreadable, Workload};
 use serde_json::Value;
@@ -32,8 +32,10 @@ impl<'a> Reader<'a> {
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ApiError> {
         let (headers, body) = self.client.send_with_headers(&Request::get(path)).await?;
         self.server_time.record(&headers);
-        serde_json::from_slice(&body)
-            .map_err(|error| ApiError::Decode(format!("failed to decode the response of {path}: {error}")))
+        serde_json::from_slice(&body).map_err(|error| {
+            let text = format!("failed to decode the response of {path}: {error}");
+            ApiError::Decode(ErrorCause::new(text, error))
+        })
     }
 
     /// Lists the objects of `path`.

@@ -5,7 +5,7 @@ use http::{
     header::{ACCEPT_ENCODING, USER_AGENT},
 };
 use http_body_util::{BodyExt, Collected};
-use kcm_api::ApiError;
+use kcm_api::{ApiError, ErrorCause};
 use kcm_client::{ApiClient, Body, ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::RealClock;
 use kube_client::Client;
@@ -49,5 +49,5 @@ pub(crate) async fn send<T: DeserializeOwned>(
     request: &kcm_client::Request,
 ) -> Result<T, ApiError> {
     let response = client.send(request).await?;
-    serde_json::from_slice(&response).map_err(|error| ApiError::Decode(error.to_string()))
+    serde_json::from_slice(&response).map_err(|error| ApiError::Decode(ErrorCause::of(error)))
 }

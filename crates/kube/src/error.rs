@@ -1,6 +1,6 @@
 use std::{error::Error as StdError, io};
 
-use kcm_api::{ApiError, Status};
+use kcm_api::{ApiError, ErrorCause, Status};
 use kube_client::Error;
 
 /// Converts an error of a kube client.
@@ -15,16 +15,16 @@ pub fn api_error(error: Error) -> ApiError {
                 |status| ApiError::Status(Box::new(status)),
             )
         }
-        Error::SerdeError(_) | Error::FromUtf8(_) => ApiError::Decode(error.to_string()),
-        Error::HttpError(_) | Error::BuildRequest(_) => ApiError::InvalidRequest(error.to_string()),
+        Error::SerdeError(_) | Error::FromUtf8(_) => ApiError::Decode(ErrorCause::of(error)),
+        Error::HttpError(_) | Error::BuildRequest(_) => ApiError::InvalidRequest(ErrorCause::of(error)),
         Error::Service(cause) if cause.is::<ApiError>() => cause
             .downcast()
-            .map_or_else(|cause| ApiError::Transport(cause.to_string()), |error| *error),
-        Error::Auth(_) => ApiError::NotSent(error.to_string()),
+            .map_or_else(|cause| ApiError::Transport(cause.to_string().into()), |error| *error),
+        Error::Auth(_) => ApiError::NotSent(ErrorCause::of(error)),
         _ => match io_error(&error) {
-            Some(io::ErrorKind::ConnectionRefused) => ApiError::NotSent(error.to_string()),
+            Some(io::ErrorKind::ConnectionRefused) => ApiError::NotSent(ErrorCause::of(error)),
             Some(io::ErrorKind::TimedOut) => ApiError::Timeout(error.to_string()),
-            _ => ApiError::Transport(error.to_string()),
+            _ => ApiError::Transport(ErrorCause::of(error)),
         },
     }
 }

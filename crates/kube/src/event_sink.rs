@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use kcm_api::ApiError;
+use kcm_api::{ApiError, ErrorCause};
 use kcm_client::{ApiClient, Request};
 use kcm_events::{Event, EventSink, StoredEvent};
 use kube_client::Client;
@@ -39,5 +39,5 @@ impl EventSink for EventClient {
 }
 
 fn to_json(body: &impl Serialize) -> Result<Vec<u8>, ApiError> {
-    serde_json::to_vec(body).map_err(|error| ApiError::InvalidRequest(error.to_string()))
+    serde_json::to_vec(body).map_err(|error| ApiError::InvalidRequest(ErrorCause::of(error)))
 }

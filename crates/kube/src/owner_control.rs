@@ -2,7 +2,7 @@ use std::{borrow::Cow, fmt};
 
 use async_trait::async_trait;
 use http::Method;
-use kcm_api::{ApiError, ObjectKey};
+use kcm_api::{ApiError, ErrorCause, ObjectKey};
 use kcm_client::{ApiClient, Request};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerPatch};
 use kcm_meta::Object;
@@ -73,7 +73,7 @@ where
         }
         let references = object.meta().owner_references.as_deref().unwrap_or_default();
         let body = patch.merge(object.resource_version(), references);
-        let body = body.map_err(|error| ApiError::InvalidRequest(error.to_string()))?;
+        let body = body.map_err(|error| ApiError::InvalidRequest(ErrorCause::of(error)))?;
         let Some(body) = body else { return Ok(object.clone()) };
         let mut request = Request::json(Method::PATCH, path, body);
         request.content_type = "application/merge-patch+json";

@@ -216,7 +216,7 @@ mod tests {
         let check =
             |has_read, error| Failures { has_read, is_reported: true }.check(WhyError::Read(error)).is_ok();
         assert!(check(true, status(503)) && check(true, status(429)));
-        assert!(check(true, ApiError::NotSent(String::new())));
+        assert!(check(true, ApiError::NotSent("".into())));
         assert!(!check(true, status(403)) && !check(false, status(503)));
         let missing = Failures { has_read: true, is_reported: true }.check(WhyError::Missing(String::new()));
         assert!(missing.is_err());

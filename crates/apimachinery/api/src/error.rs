@@ -1,5 +1,7 @@
 //! Errors of requests to the API server.
 
+use std::{error::Error as StdError, fmt, sync::Arc};
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -15,21 +17,67 @@ pub enum ApiError {
     #[error("{0}: request timed out")]
     Timeout(String),
     /// No connection could be established. The request was not sent.
-    #[error("{0}")]
-    NotSent(String),
+    #[error(transparent)]
+    NotSent(ErrorCause),
     /// The caller's input is no valid request. Nothing was sent.
-    #[error("{0}")]
-    InvalidRequest(String),
+    #[error(transparent)]
+    InvalidRequest(ErrorCause),
     /// The connection broke. The request may have taken effect.
-    #[error("{0}")]
-    Transport(String),
+    #[error(transparent)]
+    Transport(ErrorCause),
     /// The response could not be decoded.
-    #[error("{0}")]
-    Decode(String),
+    #[error(transparent)]
+    Decode(ErrorCause),
     /// This process does not lead. The request was not sent, or it was sent while the process led and its response
     /// was not awaited.
     #[error("{0}: this process does not lead")]
     NotLeading(String),
+}
+
+/// Description of a failure, with the error that caused it.
+///
+/// The description contains the text of the error. [`source`](StdError::source) returns the error itself, for callers that
+/// distinguish causes.
+#[derive(Debug, Clone, Default)]
+pub struct ErrorCause {
+    text: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl ErrorCause {
+    /// Creates the description of a failure: the text of `source`.
+    pub fn of(source: impl StdError + Send + Sync + 'static) -> Self {
+        Self::new(source.to_string(), source)
+    }
+
+    /// Creates the description of a failure that `source` caused.
+    pub fn new(text: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { text: text.into(), source: Some(Arc::from(source.into())) }
+    }
+}
+
+impl From<String> for ErrorCause {
+    fn from(text: String) -> Self {
+        Self { text, source: None }
+    }
+}
+
+impl From<&str> for ErrorCause {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl fmt::Display for ErrorCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl StdError for ErrorCause {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
 }
 
 /// Body of an error response.
@@ -311,6 +359,18 @@ mod tests {
     }
 
     #[test]
+    fn source_is_the_cause() {
+        let cause = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let error = ApiError::Transport(ErrorCause::of(cause()));
+        assert_eq!(error.to_string(), cause().to_string());
+        for error in [error.clone(), ApiError::NotSent(ErrorCause::new("", error)).after_lost_attempt()] {
+            let mut causes = std::iter::successors(error.source(), |error| StdError::source(*error));
+            assert!(causes.any(<dyn StdError>::is::<std::io::Error>), "{error:?}");
+        }
+        assert!(ApiError::Decode("not JSON".into()).source().is_none());
+    }
+
+    #[test]
     fn reason_distinguishes_equal_codes() {
         let conflict = ApiError::status(409, reason::CONFLICT, "");
         let exists = ApiError::status(409, reason::ALREADY_EXISTS, "");
@@ -340,7 +400,7 @@ mod tests {
         for code in [400, 401, 403, 404, 409, 410, 422] {
             assert!(!ApiError::status(code, "", "").is_unavailable(), "{code}");
         }
-        assert!(ApiError::NotSent("no connection".to_owned()).is_unavailable());
+        assert!(ApiError::NotSent("no connection".into()).is_unavailable());
         assert!(!ApiError::NotLeading("create".to_owned()).is_unavailable());
     }
 
@@ -387,7 +447,7 @@ mod tests {
         for (code, message) in admission {
             assert!(!ApiError::status(code, "", message).is_access_denied(), "{message}");
         }
-        assert!(!ApiError::Transport("Unauthorized".to_owned()).is_access_denied());
+        assert!(!ApiError::Transport("Unauthorized".into()).is_access_denied());
     }
 
     #[test]
@@ -414,15 +474,15 @@ mod tests {
         for code in [400, 403, 404, 409, 422, 429] {
             assert!(!ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
         }
-        assert!(!ApiError::NotSent(String::new()).may_have_taken_effect());
-        assert!(!ApiError::InvalidRequest(String::new()).may_have_taken_effect());
+        assert!(!ApiError::NotSent(ErrorCause::default()).may_have_taken_effect());
+        assert!(!ApiError::InvalidRequest(ErrorCause::default()).may_have_taken_effect());
         for code in [408, 500, 502, 503, 504] {
             assert!(ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
         }
         for error in [
             ApiError::Timeout(String::new()),
-            ApiError::Transport(String::new()),
-            ApiError::Decode(String::new()),
+            ApiError::Transport(ErrorCause::default()),
+            ApiError::Decode(ErrorCause::default()),
             ApiError::NotLeading(String::new()),
         ] {
             assert!(error.may_have_taken_effect(), "{error:?}");
@@ -434,15 +494,15 @@ mod tests {
         for code in [400, 401, 403, 404, 413, 415, 422] {
             assert!(ApiError::status(code, "", "").is_definite_refusal(), "{code}");
         }
-        assert!(ApiError::NotSent(String::new()).is_definite_refusal());
-        assert!(ApiError::InvalidRequest(String::new()).is_definite_refusal());
+        assert!(ApiError::NotSent(ErrorCause::default()).is_definite_refusal());
+        assert!(ApiError::InvalidRequest(ErrorCause::default()).is_definite_refusal());
         for code in [302, 408, 409, 429, 500, 503, 504] {
             assert!(!ApiError::status(code, "", "").is_definite_refusal(), "{code}");
         }
         for error in [
             ApiError::Timeout(String::new()),
-            ApiError::Transport(String::new()),
-            ApiError::Decode(String::new()),
+            ApiError::Transport(ErrorCause::default()),
+            ApiError::Decode(ErrorCause::default()),
             ApiError::NotLeading(String::new()),
         ] {
             assert!(!error.is_definite_refusal(), "{error:?}");
@@ -451,7 +511,7 @@ mod tests {
 
     #[test]
     fn nothing_is_definite_after_a_lost_attempt() {
-        for error in [ApiError::status(403, "", "quota"), ApiError::NotSent("refused".to_owned())] {
+        for error in [ApiError::status(403, "", "quota"), ApiError::NotSent("refused".into())] {
             let text = error.to_string();
             let after = error.after_lost_attempt();
             assert!(after.may_have_taken_effect() && !after.is_definite_refusal(), "{after:?}");
@@ -463,9 +523,9 @@ mod tests {
     fn errors_without_response_have_no_code() {
         for error in [
             ApiError::Timeout(String::new()),
-            ApiError::NotSent(String::new()),
-            ApiError::Transport(String::new()),
-            ApiError::Decode(String::new()),
+            ApiError::NotSent(ErrorCause::default()),
+            ApiError::Transport(ErrorCause::default()),
+            ApiError::Decode(ErrorCause::default()),
             ApiError::NotLeading(String::new()),
         ] {
             assert_eq!((error.code(), error.retry_after_seconds()), (None, None));

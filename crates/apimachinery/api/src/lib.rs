@@ -55,7 +55,7 @@ pub mod time;
 pub use deployment::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdate,
 };
-pub use error::{ApiError, Status, StatusCause, StatusDetails};
+pub use error::{ApiError, ErrorCause, Status, StatusCause, StatusDetails};
 pub use go_duration::{GoDuration, GoDurationError};
 pub use identify::object_name;
 pub use int_or_string::IntOrString;

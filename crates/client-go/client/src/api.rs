@@ -209,7 +209,7 @@ impl<K> Api<K> {
 
     /// Returns an error of a request that is not sent. It names the resource.
     fn invalid(&self, why: impl fmt::Display) -> ApiError {
-        ApiError::InvalidRequest(format!("invalid request for {}: {why}", self.resource))
+        ApiError::InvalidRequest(format!("invalid request for {}: {why}", self.resource).into())
     }
 }
 

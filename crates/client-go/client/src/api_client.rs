@@ -13,7 +13,7 @@ use http::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, Limited};
-use kcm_api::ApiError;
+use kcm_api::{ApiError, ErrorCause};
 use kcm_clock::Clock;
 use tower::BoxError;
 
@@ -376,7 +376,7 @@ impl ApiClient {
             builder = builder.header(CONTENT_TYPE, request.content_type);
         }
         builder.body(Body::from(request.body.clone())).map(Box::new).map_err(|error| Failure {
-            error: ApiError::NotSent(format!("{}: {error}", self.describe(request))),
+            error: ApiError::NotSent(ErrorCause::new(format!("{}: {error}", self.describe(request)), error)),
             kind: FailureKind::NotConnected,
         })
     }

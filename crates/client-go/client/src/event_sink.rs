@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use kcm_api::ApiError;
+use kcm_api::{ApiError, ErrorCause};
 use kcm_events::{Event, EventSink, StoredEvent};
 use serde::Deserialize;
 
@@ -63,7 +63,8 @@ impl EventSink for EventClient {
                 result => return result.map(|Stored(stored)| stored),
             }
         }
-        let json = serde_json::to_vec(event).map_err(|error| ApiError::InvalidRequest(error.to_string()))?;
+        let json =
+            serde_json::to_vec(event).map_err(|error| ApiError::InvalidRequest(ErrorCause::of(error)))?;
         events.create_json(json).await.map(|Stored(stored)| stored)
     }
 

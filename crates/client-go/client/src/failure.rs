@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use http::StatusCode;
-use kcm_api::{ApiError, Status, StatusDetails, error::reason, protobuf};
+use kcm_api::{ApiError, ErrorCause, Status, StatusDetails, error::reason, protobuf};
 use tower::BoxError;
 
 use crate::{
@@ -79,7 +79,7 @@ pub(crate) fn connection_error(what: &str, error: BoxError) -> ApiError {
         Err(error) => {
             let text = format!("{what}: {}", causes::describe(&*error));
             let kind = if is_not_sent(&*error) { ApiError::NotSent } else { ApiError::Transport };
-            kind(text)
+            kind(ErrorCause::new(text, error))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use http_body_util::BodyExt;
 use kcm_api::{
-    ApiError,
+    ApiError, ErrorCause,
     list::{ListError, ListItem, ListMeta, ListSplitter},
 };
 use kcm_informer::{List, ListSink};
@@ -123,7 +123,8 @@ async fn read_page<K: Send + Sync + 'static>(
         Ok(_) if falls_back => Ok(PageEnd::FallsBack),
         Ok(meta) => Ok(PageEnd::Complete(meta)),
         Err(error) => {
-            Err(ApiError::Decode(format!("{}: not a list: {error}", api.client().describe(request))))
+            let text = format!("{}: not a list: {error}", api.client().describe(request));
+            Err(ApiError::Decode(ErrorCause::new(text, error)))
         }
     }
 }

@@ -63,7 +63,7 @@ fn error_kind(error: &ApiError) -> ListWatchErrorKind {
 
 #[cfg(test)]
 mod tests {
-    use kcm_api::{Status, StatusCause, StatusDetails};
+    use kcm_api::{ErrorCause, Status, StatusCause, StatusDetails};
 
     use super::*;
 
@@ -110,7 +110,10 @@ mod tests {
             },
             Case { errors: vec![ApiError::Timeout(String::new())], kind: ListWatchErrorKind::Timeout },
             Case {
-                errors: vec![ApiError::NotSent(String::new()), ApiError::Transport(String::new())],
+                errors: vec![
+                    ApiError::NotSent(ErrorCause::default()),
+                    ApiError::Transport(ErrorCause::default()),
+                ],
                 kind: ListWatchErrorKind::Connection,
             },
             Case {
@@ -118,7 +121,7 @@ mod tests {
                     status(403, "Forbidden"),
                     status(500, "InternalError"),
                     status(504, "Timeout"),
-                    ApiError::Decode(String::new()),
+                    ApiError::Decode(ErrorCause::default()),
                 ],
                 kind: ListWatchErrorKind::Other,
             },

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
-use kcm_api::{ApiError, ObjectKey, Time};
+use kcm_api::{ApiError, ErrorCause, ObjectKey, Time};
 use kcm_clock::Clock;
 use kcm_meta::ApiResource;
 use serde::Deserialize;
@@ -102,9 +102,8 @@ impl ServiceAccount {
             };
             if attempt == ATTEMPTS {
                 let ObjectKey { namespace, name } = &self.key;
-                return Err(ApiError::NotSent(format!(
-                    "failed to get token for {namespace}/{name}: {error}"
-                )));
+                let text = format!("failed to get token for {namespace}/{name}: {error}");
+                return Err(ApiError::NotSent(ErrorCause::new(text, error)));
             }
             tracing::warn!(user = self.user(), err = %error, "Failed to get token");
             self.clock().sleep(pause).await;
@@ -122,7 +121,7 @@ impl ServiceAccount {
         });
         let answer = self.client.send(&Request::post(&*path, request.to_string())).await?;
         // Neither error contains the token.
-        let invalid = |why: &str| ApiError::Decode(format!("POST {path}: {why}"));
+        let invalid = |why: &str| ApiError::Decode(format!("POST {path}: {why}").into());
         let TokenRequest { status } =
             serde_json::from_slice(&answer).map_err(|_| invalid("the response is not a TokenRequest"))?;
         let mut header = HeaderValue::from_str(&format!("Bearer {}", status.token))

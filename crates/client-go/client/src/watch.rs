@@ -6,7 +6,7 @@ use futures_util::{Stream, stream};
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use kcm_api::{
-    ApiError, Status,
+    ApiError, ErrorCause, Status,
     protobuf::{self, Identity, WatchFrame},
 };
 use kcm_clock::Sleep;
@@ -121,7 +121,7 @@ impl<K: 'static> Watching<K> {
                 Ok(None) => {}
                 Err(TooLong) => {
                     let error = format!("{}: an event of over {MAX_EVENT_SIZE} bytes", self.what);
-                    return Some(Err(ApiError::Decode(error)));
+                    return Some(Err(ApiError::Decode(error.into())));
                 }
             }
             let frame = tokio::select! {
@@ -147,7 +147,7 @@ impl<K: 'static> Watching<K> {
     /// Returns an error if the stream ended within an event.
     fn rest(&self) -> Option<Result<WatchEvent<K>, ApiError>> {
         let cut = || format!("{}: the stream ended within an event", self.what);
-        self.events.has_rest().then(|| Err(ApiError::Transport(cut())))
+        self.events.has_rest().then(|| Err(ApiError::Transport(cut().into())))
     }
 
     fn decode(&self, event: &[u8]) -> Result<WatchEvent<K>, ApiError> {
@@ -195,7 +195,7 @@ impl<K: 'static> Watching<K> {
         match decode_message_or_identify(decoder, kind, message) {
             // The next watch resumes before this event.
             Err(undecodable) if self.api.fall_back_to_json(&undecodable.error) => {
-                Err(ApiError::Transport(format!("{}: {}", self.what, undecodable.error)))
+                Err(ApiError::Transport(format!("{}: {}", self.what, undecodable.error).into()))
             }
             decoded => Ok(decoded),
         }
@@ -203,7 +203,7 @@ impl<K: 'static> Watching<K> {
 
     fn not_an_event(&self, error: impl Into<BoxError>) -> ApiError {
         let error = error.into();
-        ApiError::Decode(format!("{}: not an event: {error}", self.what))
+        ApiError::Decode(ErrorCause::new(format!("{}: not an event: {error}", self.what), error))
     }
 }
 

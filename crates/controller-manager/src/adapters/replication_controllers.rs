@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicationController};
+use kcm_api::{ApiError, ErrorCause, ObjectKey, ReplicaSet, ReplicationController};
 use kcm_client::{Api, ApiClient, DeleteOptions, ListParams, Patch};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::ReplicaSetControl;
@@ -35,7 +35,8 @@ impl ReplicationControllerClient {
 fn convert(replica_set: &ReplicaSet) -> Result<ReplicationController, ApiError> {
     ReplicationController::try_from(replica_set.clone()).map_err(|error| {
         let key = replica_set.metadata.key();
-        ApiError::Decode(format!("failed to encode ReplicationController {key}: {error}"))
+        let text = format!("failed to encode ReplicationController {key}: {error}");
+        ApiError::Decode(ErrorCause::new(text, error))
     })
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn after_everything() -> Metrics {
         informers.watch_ended(informer, second / 2, 0);
         informers.processed(informer, second / 100);
         informers.undecodable(informer);
-        let refused = ApiError::Transport("connection refused".to_owned());
+        let refused = ApiError::Transport("connection refused".into());
         informers.request_failed(informer, &ListWatchError::new(ListWatchErrorKind::Connection, refused));
         let expired = ApiError::status(410, "Expired", "too old resource version");
         informers.request_failed(informer, &ListWatchError::new(ListWatchErrorKind::Expired, expired));

@@ -56,7 +56,7 @@ impl OwnerControl<Machine> for Server {
     async fn patch(&self, machine: &Machine, patch: &OwnerPatch) -> Result<Machine, ApiError> {
         let references = machine.metadata.owner_references.as_deref().unwrap_or_default();
         let body = patch.merge(machine.resource_version(), references);
-        if let Some(body) = body.map_err(|error| ApiError::InvalidRequest(error.to_string()))? {
+        if let Some(body) = body.map_err(|error| ApiError::InvalidRequest(error.to_string().into()))? {
             println!("PATCH {} {body}", machine.key());
         }
         Ok(machine.clone())

@@ -113,7 +113,7 @@ mod tests {
             kind: "Pod".into(),
             key: ObjectKey::new("default", "pod"),
             uid: "1".into(),
-            source: AdoptionRefused::Recheck(ApiError::Transport("connection broken".to_owned())),
+            source: AdoptionRefused::Recheck(ApiError::Transport("connection broken".into())),
         };
         let are_unavailable = |errors: &[&ClaimError]| {
             ClaimErrors(errors.iter().map(|error| (*error).clone()).collect()).are_unavailable()

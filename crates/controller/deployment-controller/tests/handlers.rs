@@ -59,7 +59,7 @@ fn pod(name: &str, owner: &str) -> Pod {
 struct Unreachable;
 
 fn unreachable<T>() -> Result<T, ApiError> {
-    Err(ApiError::NotSent("unreachable".to_owned()))
+    Err(ApiError::NotSent("unreachable".into()))
 }
 
 #[async_trait]

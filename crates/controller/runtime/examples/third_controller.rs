@@ -77,7 +77,7 @@ impl PodControl for Server {
     }
 
     async fn create_pod(&self, _: &ObjectKey, _: &PodManifest) -> Result<Pod, ApiError> {
-        Err(ApiError::NotSent("not used by this controller".to_owned()))
+        Err(ApiError::NotSent("not used by this controller".into()))
     }
 
     async fn find_pod(&self, _: &ObjectKey) -> Result<Option<Pod>, ApiError> {
@@ -85,7 +85,7 @@ impl PodControl for Server {
     }
 
     async fn patch_pod(&self, _: &ObjectKey, _: &OwnerPatch) -> Result<Pod, ApiError> {
-        Err(ApiError::NotSent("not used by this controller".to_owned()))
+        Err(ApiError::NotSent("not used by this controller".into()))
     }
 }
 

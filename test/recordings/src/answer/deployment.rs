@@ -94,7 +94,8 @@ impl RecordingClient {
     }
 
     fn record<K: Serialize>(&self, verb: &str, what: &str, name: &str, object: &K) -> Result<(), ApiError> {
-        let object = serde_json::to_value(object).map_err(|error| ApiError::Decode(error.to_string()))?;
+        let object =
+            serde_json::to_value(object).map_err(|error| ApiError::Decode(error.to_string().into()))?;
         self.actions.record(verb, what, name, Some(("object", object)));
         Ok(())
     }

@@ -125,7 +125,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn decode_error(error: impl Error) -> ApiError {
-    ApiError::Decode(error.to_string())
+    ApiError::Decode(error.to_string().into())
 }
 
 #[async_trait]
@@ -165,7 +165,7 @@ impl PodControl for RecordingClient {
     }
 
     async fn find_pod(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError> {
-        Err(ApiError::Transport(format!("unexpected read of pod {key}")))
+        Err(ApiError::Transport(format!("unexpected read of pod {key}").into()))
     }
 }
 
@@ -206,7 +206,7 @@ impl ReplicaSetControl for RecordingClient {
 
 /// Error for a request that this controller never sends (US-5.9).
 fn unexpected(verb: &str, key: &ObjectKey) -> ApiError {
-    ApiError::Transport(format!("unexpected {verb} of replica set {key}"))
+    ApiError::Transport(format!("unexpected {verb} of replica set {key}").into())
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl<K: Send + Sync + 'static> Api<K> {
         match list.undecodable.pop() {
             Some(object) => {
                 let (kind, error) = (&self.resource.kind, object.error);
-                Err(ApiError::Decode(format!("failed to decode {kind} {}: {error}", object.name)))
+                Err(ApiError::Decode(format!("failed to decode {kind} {}: {error}", object.name).into()))
             }
             None => Ok(list.items.pop()),
         }

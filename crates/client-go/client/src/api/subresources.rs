@@ -1,7 +1,7 @@
 //! Subresources: status, scale and eviction.
 
 use http::Method;
-use kcm_api::{ApiError, ObjectMeta};
+use kcm_api::{ApiError, ErrorCause, ObjectMeta};
 use kcm_meta::{ApiResource, JsonDecoder, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -152,8 +152,9 @@ impl<K: Send + Sync + 'static> Api<K> {
     pub async fn replace_scale(&self, scale: &Scale) -> Result<Scale, ApiError> {
         let key = scale.metadata.key();
         let path = self.write_path(self.subresource_path(ObjectName::from(&key), SCALE)?);
-        let json = encode(&SCALES, scale)
-            .map_err(|error| ApiError::InvalidRequest(format!("failed to encode Scale {key}: {error}")))?;
+        let json = encode(&SCALES, scale).map_err(|error| {
+            ApiError::InvalidRequest(ErrorCause::new(format!("failed to encode Scale {key}: {error}"), error))
+        })?;
         self.send_for(&Request::json(Method::PUT, path, json), &JsonDecoder).await
     }
 

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use http::Method;
-use kcm_api::{ApiError, ObjectKey, protobuf};
+use kcm_api::{ApiError, ErrorCause, ObjectKey, protobuf};
 use kcm_meta::{ApiResource, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tower::BoxError;
 
 use super::{Api, DeleteOptions, ListParams, ObjectName, Patch};
 use crate::{
@@ -330,16 +331,19 @@ impl<K: Send + Sync + 'static> Api<K> {
         body: &[u8],
         decoder: &dyn Decode<T>,
     ) -> Result<T, ApiError> {
-        let undecodable = |error: &dyn std::fmt::Display| {
+        let undecodable = |error: BoxError| {
             let request = self.client.describe(request);
-            ApiError::Decode(format!("{request}: failed to decode the response: {error}"))
+            ApiError::Decode(ErrorCause::new(
+                format!("{request}: failed to decode the response: {error}"),
+                error,
+            ))
         };
         if protobuf::is_enveloped(body) {
             let decode = |body| decoder.decode_protobuf(protobuf::open_envelope(body)?);
-            return decode(body).map_err(|error| undecodable(&error));
+            return decode(body).map_err(|error| undecodable(error.into()));
         }
-        let text = std::str::from_utf8(body).map_err(|error| undecodable(&error))?;
-        decoder.decode(text).map_err(|error| undecodable(&error))
+        let text = std::str::from_utf8(body).map_err(|error| undecodable(error.into()))?;
+        decoder.decode(text).map_err(|error| undecodable(error.into()))
     }
 
     /// Returns the JSON of an object, including its type.
@@ -349,7 +353,10 @@ impl<K: Send + Sync + 'static> Api<K> {
     {
         encode(&self.resource, object).map_err(|error| {
             let (kind, key): (_, ObjectKey) = (&self.resource.kind, object.key());
-            ApiError::InvalidRequest(format!("failed to encode {kind} {key}: {error}"))
+            ApiError::InvalidRequest(ErrorCause::new(
+                format!("failed to encode {kind} {key}: {error}"),
+                error,
+            ))
         })
     }
 }

@@ -255,7 +255,7 @@ mod pool {
         for outcome in join_all(waiting).await {
             let error = outcome.unwrap().unwrap_err();
             assert!(
-                matches!(&error, kcm_api::ApiError::NotSent(text) if text.ends_with("TLS handshake timeout")),
+                matches!(&error, kcm_api::ApiError::NotSent(text) if text.to_string().ends_with("TLS handshake timeout")),
                 "{error:?}"
             );
         }

@@ -158,7 +158,7 @@ async fn body_that_is_not_a_list_is_an_error() {
         let server = Server::new([(body.clone(), End::Complete)]);
         let error = server.pods(true).list(&cached()).await.unwrap_err();
         assert!(
-            matches!(&error, ApiError::Decode(text) if text.contains("/api/v1/pods: not a list: ")),
+            matches!(&error, ApiError::Decode(text) if text.to_string().contains("/api/v1/pods: not a list: ")),
             "{body}: {error}"
         );
     }

@@ -59,7 +59,10 @@ mod retries {
         let server = scripted([FakeResponse::reset(), ok("{}")]);
         let error = server.client().send(&post()).await.unwrap_err();
         let ApiError::Transport(message) = error else { panic!("{error:?}") };
-        assert_eq!(message, "POST /api/v1/namespaces/default/pods: connection reset by the script");
+        assert_eq!(
+            message.to_string(),
+            "POST /api/v1/namespaces/default/pods: connection reset by the script"
+        );
         assert_eq!(server.requests().len(), 1);
     }
 
@@ -451,6 +454,7 @@ mod objects {
         let ApiError::Decode(message) = error else { panic!("{error:?}") };
         assert!(
             message
+                .to_string()
                 .starts_with("GET /apis/apps/v1/namespaces/a/deployments/b: failed to decode the response: ")
         );
     }

@@ -69,7 +69,10 @@ mod lost_connections {
         ok(&client).await;
         let error = client.send(&Request::json(Method::POST, "/break", "{}")).await.unwrap_err();
         let ApiError::Transport(message) = error else { panic!("{error:?}") };
-        assert!(message.starts_with(&format!("POST http://{}/break: ", server.address)), "{message}");
+        assert!(
+            message.to_string().starts_with(&format!("POST http://{}/break: ", server.address)),
+            "{message}"
+        );
         let posts = server.requests().iter().filter(|request| request.what == "POST /break").count();
         assert_eq!(posts, 1);
     }

@@ -127,7 +127,7 @@ impl TestEnv {
 }
 
 fn unreachable() -> Result<(), ApiError> {
-    Err(ApiError::Transport("connection refused".to_owned()))
+    Err(ApiError::Transport("connection refused".into()))
 }
 
 mod writes {
@@ -362,7 +362,7 @@ mod retries {
         let env = TestEnv::new([
             unreachable(),
             Err(ApiError::Timeout("events".to_owned())),
-            Err(ApiError::Decode("not JSON".to_owned())),
+            Err(ApiError::Decode("not JSON".into())),
         ]);
         env.record("Scaled up");
         env.record("Scaled down");

@@ -291,8 +291,8 @@ mod acquire {
             ApiError::status(401, "Unauthorized", "Unauthorized"),
             ApiError::status(403, reason::FORBIDDEN, "no"),
             ApiError::status(500, "InternalError", "oh"),
-            ApiError::Decode("garbage".to_owned()),
-            ApiError::Transport("refused".to_owned()),
+            ApiError::Decode("garbage".into()),
+            ApiError::Transport("refused".into()),
         ] {
             let (world, mut me) = (World::new(), candidate("me"));
             let attempt = me.try_acquire_or_renew(world.now);

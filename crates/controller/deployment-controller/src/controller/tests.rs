@@ -24,7 +24,7 @@ fn key() -> ObjectKey {
 }
 
 fn write_error() -> SyncError {
-    let source = ApiError::Transport("connection refused".to_owned());
+    let source = ApiError::Transport("connection refused".into());
     SyncError::Write { operation: "create replica set", object: key(), source }
 }
 

@@ -327,7 +327,7 @@ async fn times_are_truncated_to_seconds() {
 async fn lost_response_of_create_is_read_from_the_api_server() {
     let d = deployment(1);
     let mut cluster = cluster(&d, &[]);
-    cluster.lost_responses.push(("create replica set", ApiError::Transport("connection reset".to_owned())));
+    cluster.lost_responses.push(("create replica set", ApiError::Transport("connection reset".into())));
     let (syncer, server, recorder) = syncer(&Caches::with(&[&d], &[]), cluster);
     syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     let name = "web-78c95bb4f";
@@ -451,7 +451,7 @@ mod recreate {
         let mut test = Recreate::with(|cluster| {
             cluster
                 .lost_responses
-                .push(("update replica set", ApiError::Transport("connection reset".to_owned())));
+                .push(("update replica set", ApiError::Transport("connection reset".into())));
         });
         assert_eq!(test.sync().await, [SCALE_DOWN]);
         assert_eq!(test.sync().await, [SCALE_DOWN], "refused: the cache is behind");

@@ -113,7 +113,7 @@ impl PodControl for Server {
         }
         pod.resource_version = self.pods.apply(pod.clone()).to_string().into();
         if is_lost {
-            return Err(ApiError::Transport("the connection broke".to_owned()));
+            return Err(ApiError::Transport("the connection broke".into()));
         }
         Ok(pod)
     }
@@ -395,7 +395,7 @@ fn errors_of_an_unavailable_api_server_are_separate() {
         create(ApiError::status(500, "InternalError", "failed calling webhook")),
         ErrorClass::Unavailable
     );
-    assert_eq!(create(ApiError::Transport("the connection broke".to_owned())), ErrorClass::Unavailable);
+    assert_eq!(create(ApiError::Transport("the connection broke".into())), ErrorClass::Unavailable);
     assert_eq!(create(refusal("exceeded quota")), ErrorClass::Failed);
     let status = |code| Syncer::classify(&SyncError::Status(ApiError::status(code, "", "")));
     assert_eq!(status(503), ErrorClass::Unavailable);

@@ -17,7 +17,7 @@ use crate::testing::{
 };
 
 fn lost() -> ApiError {
-    ApiError::Transport("POST: connection broken".to_owned())
+    ApiError::Transport("POST: connection broken".into())
 }
 
 fn already_exists() -> ApiError {
@@ -110,7 +110,7 @@ mod next_sync {
         for error in [
             lost(),
             ApiError::Timeout("POST".to_owned()),
-            ApiError::Decode("POST: not a pod".to_owned()),
+            ApiError::Decode("POST: not a pod".into()),
             ApiError::NotLeading("POST".to_owned()),
             ApiError::status(500, "InternalError", "failed calling webhook"),
             ApiError::status(504, reason::TIMEOUT, "etcd"),
@@ -132,7 +132,7 @@ mod next_sync {
         for error in [
             refusal("names must end in a letter"),
             ApiError::status(422, reason::INVALID, "invalid name"),
-            ApiError::NotSent("POST: connection refused".to_owned()),
+            ApiError::NotSent("POST: connection refused".into()),
         ] {
             let mut world = World::new();
             let key = world.add_replica_set(&replica_set("web", 1));

@@ -143,7 +143,7 @@ async fn invalid_names() {
     let namespaces = client.api::<Namespace>();
     let get = async |error: Result<_, ApiError>| {
         let Err(ApiError::InvalidRequest(message)) = error else { panic!("{error:?}") };
-        message
+        message.to_string()
     };
     assert_eq!(get(all.get("web").await).await, r#"invalid request for configmaps: no namespace for "web""#);
     assert_eq!(

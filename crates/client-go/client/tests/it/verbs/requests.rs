@@ -211,7 +211,7 @@ async fn invalid_patches_are_not_sent() {
         let error = leases.patch("a", &patch).await.unwrap_err();
         let ApiError::InvalidRequest(found) = &error else { panic!("{error:?}") };
         let expected = format!("invalid request for leases.coordination.k8s.io: {message}");
-        assert!(found.starts_with(&expected), "{found}");
+        assert!(found.to_string().starts_with(&expected), "{found}");
     }
     assert!(server.requests().is_empty());
 }

@@ -221,7 +221,7 @@ impl Elector {
     }
 
     async fn update(&mut self, record: &Record) -> Result<(), ApiError> {
-        let Some(lease) = &self.lease else { return Err(ApiError::Decode("no lease yet".to_owned())) };
+        let Some(lease) = &self.lease else { return Err(ApiError::Decode("no lease yet".into())) };
         let lease = record.lease(&serde_json::to_value(&lease.metadata).unwrap());
         self.lease = Some(in_time(self.lock.update(&lease)).await?);
         Ok(())

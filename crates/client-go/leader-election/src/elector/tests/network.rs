@@ -157,7 +157,7 @@ impl Network {
             if !trip.out.is_zero() {
                 sleep(trip.out).await;
             }
-            let broken = Err(ApiError::Transport("the connection broke".to_owned()));
+            let broken = Err(ApiError::Transport("the connection broke".into()));
             let result = match trip {
                 Trip { arrives: true, .. } => {
                     if let Some(before) = before {
@@ -186,7 +186,7 @@ impl Network {
         } else {
             tokio::spawn(under_way);
         }
-        answered.await.unwrap_or_else(|_| Err(ApiError::Transport("connection closed".to_owned())))
+        answered.await.unwrap_or_else(|_| Err(ApiError::Transport("connection closed".into())))
     }
 
     fn take_before(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {

@@ -70,8 +70,7 @@ async fn new_generation_without_creations_is_written_at_once() {
 async fn failure_is_written_at_once() {
     let mut world = World::new();
     let key = world.add_replica_set(&changed(2, 0));
-    *world.cluster.refuse_creates.lock() =
-        Some((1, ApiError::Transport("POST: connection broken".to_owned())));
+    *world.cluster.refuse_creates.lock() = Some((1, ApiError::Transport("POST: connection broken".into())));
     let (outcome, requests) = sync(&world, &key).await;
     assert!(outcome.is_err());
     assert_eq!(requests, "create x2, status");
