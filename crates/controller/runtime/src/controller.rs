@@ -264,7 +264,8 @@ impl<R: Reconciler> Shared<R> {
         let _busy = slot.map(|slot| Busy::new(slot, started));
         self.metrics.started();
         // Without it, failures create the span themselves.
-        let span = if !R::IS_QUIET || enabled!(Level::DEBUG) { self.reconciler.span(key) } else { Span::none() };
+        let span =
+            if !R::IS_QUIET || enabled!(Level::DEBUG) { self.reconciler.span(key) } else { Span::none() };
         if let Some(message) = R::STARTED {
             span.in_scope(|| trace!("{message}"));
         }
