@@ -176,7 +176,7 @@ fn start_controllers(
     let clients = server.service().clients(options);
     let dependencies =
         Dependencies { debug: Some(debug.clone()), ..Dependencies::new(&clients, clock, random) };
-    kcm_controller_manager::start(&config, dependencies)
+    kcm_controller_manager::start(&config, &dependencies)
 }
 
 async fn run_demo(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), SandboxError> {

@@ -23,11 +23,11 @@ use crate::{
 /// With leader election, outside of a Tokio runtime.
 pub fn manager(
     config: &ManagerConfig,
-    dependencies: Dependencies,
+    dependencies: &Dependencies,
     host: impl Into<String>,
 ) -> Result<Manager, ElectionConfigError> {
     let mut manager = Manager::new(settings(config, host.into()), dependencies.of_manager())?;
-    add_controllers(&mut manager, config, &dependencies);
+    add_controllers(&mut manager, config, dependencies);
     Ok(manager)
 }
 
@@ -69,9 +69,9 @@ fn add_controllers(manager: &mut Manager, config: &ManagerConfig, dependencies: 
 /// # Panics
 ///
 /// Outside of a Tokio runtime.
-pub fn start(config: &ManagerConfig, dependencies: Dependencies) -> Controllers {
+pub fn start(config: &ManagerConfig, dependencies: &Dependencies) -> Controllers {
     let mut manager = Manager::without_election(settings(config, String::new()), dependencies.of_manager());
-    add_controllers(&mut manager, config, &dependencies);
+    add_controllers(&mut manager, config, dependencies);
     manager.start()
 }
 
@@ -87,7 +87,7 @@ pub fn start_in_process(
     random: &Arc<dyn Random>,
 ) -> Controllers {
     let options = ClientOptions::new(user_agent(), Arc::clone(clock));
-    start(config, Dependencies::new(&server.clients(options), clock, random))
+    start(config, &Dependencies::new(&server.clients(options), clock, random))
 }
 
 #[cfg(test)]

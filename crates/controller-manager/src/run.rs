@@ -96,7 +96,7 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), StartError> 
         placement,
         ..Dependencies::new(&clients, &clock, &random)
     };
-    let manager = manager(&options.manager, dependencies, host).map_err(RunError::from)?.with_health(health);
+    let manager = manager(&options.manager, &dependencies, host).map_err(RunError::from)?.with_health(health);
     let manager = match options.serving.secure_port {
         0 => manager,
         _ => manager.with_port(Port {

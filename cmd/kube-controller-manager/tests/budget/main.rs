@@ -85,7 +85,7 @@ impl World {
         };
         let shutdown = CancellationToken::new();
         let manager = tokio::spawn(
-            kcm_controller_manager::manager(&config, dependencies, "manager-budget")
+            kcm_controller_manager::manager(&config, &dependencies, "manager-budget")
                 .unwrap()
                 .run(shutdown.clone()),
         );

@@ -48,7 +48,7 @@ fn start_controllers(factory: &ClientFactory, debug: DebugControllers) -> Contro
     let clock = clock();
     let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
     let dependencies = Dependencies { debug: Some(debug), ..Dependencies::new(factory, &clock, &random) };
-    kcm_controller_manager::start(&config, dependencies)
+    kcm_controller_manager::start(&config, &dependencies)
 }
 
 /// Serves `/debug/controllers/` of the controllers, as `kube-sandbox` does.

@@ -157,7 +157,7 @@ async fn controllers(kubeconfig: &Path) -> Controllers {
     let factory = connect(kubeconfig).await;
     let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
     let random = Arc::new(SeededRandom::new(1)) as _;
-    kcm_controller_manager::start(&config, Dependencies::new(&factory, &clock, &random))
+    kcm_controller_manager::start(&config, &Dependencies::new(&factory, &clock, &random))
 }
 
 /// Starts upstream's manager.

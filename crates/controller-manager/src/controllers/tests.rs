@@ -44,7 +44,7 @@ impl ApiServer {
     async fn run(&self, config: &ManagerConfig, shutdown: CancellationToken) -> Result<(), RunError> {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
         let dependencies = Dependencies::new(&self.clients(), &self.clock, &random);
-        manager(config, dependencies, "host")?.run(shutdown).await
+        manager(config, &dependencies, "host")?.run(shutdown).await
     }
 
     /// Client, method and path of each request, sorted and without repetitions.
@@ -121,7 +121,7 @@ async fn standby_is_ready_once_all_its_caches_have_synced() {
     let dependencies = Dependencies::new(&server.clients(), &server.clock, &random);
     let informer_sync = dependencies.informer_sync.clone();
     assert_eq!(informer_sync.check(), Err("caches not started".to_owned()));
-    let standby = manager(&only("deployment"), dependencies, "host").unwrap().stand_by();
+    let standby = manager(&only("deployment"), &dependencies, "host").unwrap().stand_by();
     let missing = |names: &str| Err(format!("caches not synced: {names}"));
     assert_eq!(informer_sync.check(), missing("deployments, replicasets, pods"));
     server.clock.sleep(Duration::from_secs(2)).await;
@@ -138,7 +138,7 @@ async fn standby_without_controllers_is_ready() {
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let dependencies = Dependencies::new(&server.clients(), &server.clock, &random);
     let informer_sync = dependencies.informer_sync.clone();
-    let _standby = manager(&only("tokencleaner"), dependencies, "host").unwrap().stand_by();
+    let _standby = manager(&only("tokencleaner"), &dependencies, "host").unwrap().stand_by();
     assert_eq!(informer_sync.check(), Ok(()));
 }
 
@@ -216,7 +216,7 @@ async fn metrics_cover_queues_syncs_caches_and_requests() {
     let mut dependencies = Dependencies::new(&server.clients_with(options), &server.clock, &random);
     dependencies.metrics = Some(metrics.clone());
     let shutdown = CancellationToken::new();
-    let manager = manager(&only("replicaset"), dependencies, "host").unwrap();
+    let manager = manager(&only("replicaset"), &dependencies, "host").unwrap();
     let scrape = async {
         server.clock.sleep(Duration::from_secs(5)).await;
         shutdown.cancel();
@@ -264,7 +264,7 @@ async fn panic_of_a_standbys_informer_is_an_error() {
     };
     // No response contains a Lease, so this process never becomes the leader.
     let error =
-        manager(&config, dependencies, "host").unwrap().run(CancellationToken::new()).await.unwrap_err();
+        manager(&config, &dependencies, "host").unwrap().run(CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, RunError::Controllers(ControllerError::Panicked(_))), "{error:?}");
     assert!(server.clock.monotonic() < Duration::from_secs(1));
 }
@@ -301,7 +301,7 @@ async fn panic_on_the_thread_of_the_election_is_propagated() {
         leader_election: Some(LeaderElectionSettings::new("kube-system", "manager")),
         ..only("replicaset-controller")
     };
-    let manager = manager(&config, dependencies, "host").unwrap();
+    let manager = manager(&config, &dependencies, "host").unwrap();
     let outcome = tokio::spawn(manager.run(CancellationToken::new())).await;
     assert!(outcome.unwrap_err().is_panic());
 }

@@ -230,7 +230,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
     let clients = ClientFactory::in_process(server.service(), options);
     let dependencies = Dependencies::new(&clients, &clock, &random);
-    let _controllers = kcm_controller_manager::start(&ManagerConfig::default(), dependencies);
+    let _controllers = kcm_controller_manager::start(&ManagerConfig::default(), &dependencies);
 
     clock.sleep(WARM_UP).await;
     let (changed_at, started) = (clock.now(), clock.monotonic());

@@ -123,7 +123,7 @@ impl ManagerGroup {
         let shutdown = CancellationToken::new();
         let (config, stop) = (self.config.clone(), shutdown.clone());
         let run = async move {
-            let manager = kcm_controller_manager::manager(&config, dependencies, format!("m{manager}"))?;
+            let manager = kcm_controller_manager::manager(&config, &dependencies, format!("m{manager}"))?;
             manager.run(stop).await
         };
         let (managers_of_cluster, own) = (Arc::clone(self), Arc::clone(&process));

@@ -264,7 +264,7 @@ impl ManagerUnderTest for Runner {
                 syncs: Some(Arc::new(move |_| syncs.syncs())),
                 ..Dependencies::new(&clients, &clock, &random)
             };
-            kcm_controller_manager::start(&config, dependencies)
+            kcm_controller_manager::start(&config, &dependencies)
         };
         *self.running.0.running.lock() = Some(start());
         *self.running.0.start.lock() = Some(Arc::new(start));

@@ -134,7 +134,7 @@ impl World {
             debug: Some(self.queues.clone()),
             ..Dependencies::new(&clients, &self.clock, &self.random)
         };
-        self.controllers = Some(kcm_controller_manager::start(&ManagerConfig::default(), dependencies));
+        self.controllers = Some(kcm_controller_manager::start(&ManagerConfig::default(), &dependencies));
     }
 
     /// The Deployment as it is read, with the writers that kube-apiserver records.

@@ -144,7 +144,7 @@ impl World {
         };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(
-            kcm_controller_manager::manager(&config, dependencies, name).unwrap().run(shutdown.clone()),
+            kcm_controller_manager::manager(&config, &dependencies, name).unwrap().run(shutdown.clone()),
         );
         Running { switch, shutdown, task }
     }

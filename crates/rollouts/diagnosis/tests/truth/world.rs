@@ -111,7 +111,7 @@ impl World {
         let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&self.clock));
         let clients = ClientFactory::in_process(refusing, options);
         let dependencies = Dependencies::new(&clients, &self.clock, random);
-        self.controllers = Some(kcm_controller_manager::start(&ManagerConfig::default(), dependencies));
+        self.controllers = Some(kcm_controller_manager::start(&ManagerConfig::default(), &dependencies));
     }
 
     /// Stops both controllers, and the renewal of their Lease.

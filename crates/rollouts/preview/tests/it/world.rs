@@ -137,7 +137,7 @@ impl World {
         let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
         let clients = ClientFactory::in_process(server.service(), options);
         let dependencies = Dependencies::new(&clients, &clock, &random);
-        let controllers = kcm_controller_manager::start(&ManagerConfig::default(), dependencies);
+        let controllers = kcm_controller_manager::start(&ManagerConfig::default(), &dependencies);
         Self { server, clock, requests, _controllers: controllers, _stop: guard }
     }
 
