@@ -1,4 +1,5 @@
 //! Periodic requests to `/readyz` during a test.
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{
     io::{Read as _, Write as _},

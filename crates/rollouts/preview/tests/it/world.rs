@@ -1,4 +1,5 @@
 //! Embedded cluster in simulated time, in which changes are made for real.
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{
     collections::HashMap,
