@@ -1,16 +1,15 @@
 //! Dependencies of a manager, and the context that controllers are constructed in.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_client::{ApiClient, ClientFactory, EventClient, RateLimit};
 use kcm_clock::{Clock, Random};
 use kcm_events::{EventBroadcaster, EventRecorder};
-use kcm_leader_election::LeaderGate;
 use kcm_runtime::{Controller, ControllerBuilder, NoSyncMetrics, SyncMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
-use crate::{InformerSync, Metrics, Placement};
+use crate::{InformerSync, Metrics, Placement, Settings};
 
 /// Returns the sync metrics of the controller with this name.
 pub type SyncMetricsByName = dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync;
@@ -64,13 +63,16 @@ impl fmt::Debug for Dependencies {
 pub struct Context {
     dependencies: Dependencies,
     rate_limit: RateLimit,
-    gate: Option<LeaderGate>,
+    drain_timeout: Option<Duration>,
     broadcasters: Arc<Mutex<Vec<EventBroadcaster>>>,
 }
 
 impl Context {
-    pub(crate) fn new(dependencies: Dependencies, rate_limit: RateLimit, gate: Option<LeaderGate>) -> Self {
-        Self { dependencies, rate_limit, gate, broadcasters: Arc::default() }
+    pub(crate) fn new(dependencies: Dependencies, settings: &Settings) -> Self {
+        // The rest of the time is for the syncs that are then in progress, and for events.
+        let timeout = settings.controller_shutdown_timeout;
+        let drain_timeout = (!timeout.is_zero()).then_some(timeout / 2);
+        Self { dependencies, rate_limit: settings.rate_limit, drain_timeout, broadcasters: Arc::default() }
     }
 
     pub(crate) fn dependencies(&self) -> &Dependencies {
@@ -121,14 +123,18 @@ impl Context {
         }
     }
 
-    /// Builder of the controller called `name`, with the manager's clock, metrics and leader gate.
+    /// Builder of the controller called `name`, with the manager's clock and metrics. After shutdown, queued keys are reconciled
+    /// for half of [`controller_shutdown_timeout`](Settings::controller_shutdown_timeout).
+    ///
+    /// The controller needs no [leader gate](ControllerBuilder::leader_gate): the manager runs it while this process leads, and
+    /// the clients refuse writes while the next renewal of the Lease is overdue.
     pub fn controller(&self, name: &'static str) -> ControllerBuilder {
         let mut builder = Controller::builder(name, self.clock()).sync_metrics(self.sync_metrics(name));
         if let Some(metrics) = self.queue_metrics() {
             builder = builder.queue_metrics(metrics);
         }
-        if let Some(gate) = self.gate.clone() {
-            builder = builder.leader_gate(move || gate.is_leader());
+        if let Some(timeout) = self.drain_timeout {
+            builder = builder.drain_timeout(timeout);
         }
         builder
     }

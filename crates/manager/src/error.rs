@@ -15,6 +15,14 @@ pub enum RunError {
     /// The kubeconfig, the credentials or the environment of the pod cannot be used.
     #[error(transparent)]
     Connect(#[from] kcm_client::ClientConfigError),
+    /// A variable of the environment is invalid.
+    #[error("{variable}: {cause}")]
+    Environment {
+        /// Name, such as `PORT`.
+        variable: &'static str,
+        /// Cause.
+        cause: String,
+    },
     /// The API server did not become healthy.
     #[error("failed to wait for the API server {server} to become healthy within {timeout:?}: {cause}")]
     ApiServer {

@@ -83,9 +83,8 @@ impl Manager {
     }
 
     fn in_election(election: Option<Election>, settings: Settings, dependencies: Dependencies) -> Self {
-        let gate = election.as_ref().map(Election::gate);
         let reader = dependencies.clients.client(SHARED_INFORMERS, settings.rate_limit);
-        let context = Context::new(dependencies, settings.rate_limit, gate);
+        let context = Context::new(dependencies, &settings);
         Self {
             settings,
             context,
@@ -99,7 +98,8 @@ impl Manager {
         }
     }
 
-    /// Sets the health checks that the manager adds its checks to: leader election and controllers.
+    /// Sets the health checks that the manager adds its checks to: leader election and controllers. Required before controllers
+    /// are [added](Self::add).
     #[must_use]
     pub fn with_health(self, health: HealthChecks) -> Self {
         Self { health, ..self }
@@ -125,25 +125,29 @@ impl Manager {
     /// share its cache. [`add_indexers`](SharedInformer::add_indexers) adds indexes.
     pub fn informer<K: Kind<Decoder: Decode<K>>>(&self, params: ListParams) -> SharedInformer<K> {
         let ApiResource { group, version, plural, .. } = K::resource();
-        let is_builtin = !group.contains('.');
-        let name = if is_builtin { plural.into_owned() } else { format!("{plural}.{version}.{group}") };
+        let mut name =
+            if group.is_empty() { plural.into_owned() } else { format!("{plural}.{version}.{group}") };
+        if params.metadata_only {
+            name.push_str("/metadata");
+        }
         let options = InformerOptions::new(name).labels(&*params.labels).fields(&*params.fields);
         self.informer_of(&options, Indexers::new(), || self.reader.api::<K>().list_watch(params))
     }
 
-    /// Informer of the objects of `source`. Further calls with the same type and options return it.
+    /// Informer of the objects of `source`. Further calls with the same type and options return it, with their `indexers` added.
+    ///
+    /// `source` must not request an informer: the call would deadlock.
     pub fn informer_of<K: Object>(
         &self,
         options: &InformerOptions,
         indexers: Indexers<K>,
         source: impl FnOnce() -> Arc<dyn ListWatch<K>>,
     ) -> SharedInformer<K> {
-        self.informers.informer(options, || {
+        let informer = self.informers.informer(options, || {
             let Dependencies { clock, random, metrics, .. } = self.context.dependencies();
             let new =
                 InformerConfig::new(&*options.resource, source(), Arc::clone(clock), Arc::clone(random));
             let informer = SharedInformer::new(InformerConfig {
-                indexers,
                 resync: Some(self.settings.min_resync_period),
                 streaming_lists: self.settings.streaming_lists,
                 metrics: metrics.as_ref().map_or(new.metrics, Metrics::informers),
@@ -151,7 +155,9 @@ impl Manager {
             });
             informer.add_handler(Arc::new(RestoreHandler(Arc::clone(&self.restored))));
             informer
-        })
+        });
+        informer.add_indexers(indexers);
+        informer
     }
 
     /// Adds a controller that was built by [`Context::controller`]. Its workers run while this process leads.
@@ -179,12 +185,18 @@ impl Manager {
 
     /// Starts the informers and the controllers, without leader election. No other process may run the same controllers.
     ///
-    /// Workers start when the caches have synced. Requests are retried while the API server is unreachable.
+    /// Workers start when the caches have synced. Requests are retried while the API server is unreachable. The secure port is
+    /// not served.
+    ///
+    /// For a manager [without election](Self::without_election): the clients of another one write only in [`run`](Self::run).
     ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
     pub fn start(self) -> Controllers {
+        if self.election.is_some() {
+            tracing::error!("Controllers are started without the election, so all their writes are refused");
+        }
         // Controllers are constructed before the informers run, so that no handler is added to a filled store.
         self.idle().run()
     }
@@ -452,3 +464,6 @@ async fn on_own_task<T: Send + 'static>(work: impl Future<Output = T> + Send + '
     // The task is cancelled only if the runtime shuts down.
     pending().await
 }
+
+#[cfg(test)]
+mod tests;

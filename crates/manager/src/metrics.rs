@@ -119,8 +119,8 @@ impl Metrics {
         Arc::clone(&self.0.queues) as _
     }
 
-    /// Metrics of informers. The name of an informer is its resource: `pods`, `replicasets`, `deployments` or
-    /// `replicationcontrollers`, otherwise `resource.version.group`, such as `leases.v1.coordination.k8s.io`.
+    /// Metrics of informers. The name of an informer is its resource: `replicasets`, `deployments` or one of the core group, such
+    /// as `pods`, otherwise `resource.version.group`, such as `leases.v1.coordination.k8s.io`.
     pub fn informers(&self) -> Arc<dyn InformerMetrics> {
         Arc::clone(&self.0.informers) as _
     }

@@ -22,7 +22,8 @@ const SECURE_PORT: u16 = 8443;
 pub struct ProgramOptions {
     /// Version of the program, such as `v1.0.0`, for its user agent.
     pub version: String,
-    /// API server.
+    /// API server. It reviews the requests to the secure port if it is that of a kubeconfig or of the pod; for others, requests
+    /// with credentials are refused.
     pub server: Server,
     /// Log lines. `None` leaves the global subscriber to the program.
     pub logging: Option<LoggingOptions>,
@@ -46,20 +47,31 @@ impl ProgramOptions {
     /// | `POD_NAMESPACE` | namespace of the Lease called `name` | `default` |
     /// | `POD_NAME` | name of the process in the Lease | `localhost` |
     /// | `PORT` | secure port; 0 disables it | 8443 |
-    pub fn from_env(name: &'static str, version: &str) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// If `PORT` is not a port, or `KUBECONFIG` contains several paths.
+    pub fn from_env(name: &'static str, version: &str) -> Result<Self, RunError> {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let invalid = |variable, cause: &str| RunError::Environment { variable, cause: cause.to_owned() };
         let server = match variable("KUBECONFIG") {
+            Some(paths) if env::split_paths(&paths).nth(1).is_some() => {
+                return Err(invalid("KUBECONFIG", "several paths are not supported"));
+            }
             Some(path) => Server::Kubeconfig { path: PathBuf::from(path), master: None },
             None => Server::InCluster,
         };
         let namespace = variable("POD_NAMESPACE").unwrap_or_else(|| "default".to_owned());
-        let secure_port = variable("PORT").and_then(|port| port.parse().ok()).unwrap_or(SECURE_PORT);
+        let secure_port = match variable("PORT").map(|port| port.parse()) {
+            Some(port) => port.map_err(|_| invalid("PORT", "not a port"))?,
+            None => SECURE_PORT,
+        };
         let mut manager = Settings::new(name);
         manager.leader_election = Some(LeaderElectionSettings::new(namespace, name));
         if let Some(host) = variable("POD_NAME") {
             manager.host = host;
         }
-        Self {
+        Ok(Self {
             version: version.to_owned(),
             server,
             logging: Some(LoggingOptions {
@@ -70,7 +82,7 @@ impl ProgramOptions {
             serving: ServingOptions { secure_port, ..ServingOptions::default() },
             routes: Routes::new(),
             manager,
-        }
+        })
     }
 }
 
@@ -93,7 +105,8 @@ impl Manager {
         if let Some(logging) = logging {
             logging::init(&logging, Arc::clone(&clock));
         }
-        let metrics = Metrics::new(manager.name, &metrics, Arc::clone(&clock), &BuildInfo::default())?;
+        let build = BuildInfo { version: version.clone(), ..BuildInfo::default() };
+        let metrics = Metrics::new(manager.name, &metrics, Arc::clone(&clock), &build)?;
         let client = ClientOptions {
             metrics: metrics.clients(),
             proxy: ProxyEnvironment::read(|name| env::var(name).ok()),

@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         print!("{}", serde_saphyr::to_string(&Website::crd())?);
         return Ok(());
     }
-    let mut manager = Manager::connect(ProgramOptions::from_env(NAME, "v0.1.0")).await?;
+    let mut manager = Manager::connect(ProgramOptions::from_env(NAME, "v0.1.0")?).await?;
     operator::add_to(&mut manager, Arc::new(FakeDns::default()));
     Ok(manager.run_until_signal().await?)
 }

@@ -140,6 +140,9 @@ impl<P> ControllerBuilder<P> {
     /// Updates `own_writes` with the changes of primary and [owned](ControllerBuilder::owns) objects, before their keys are
     /// added to the queue.
     ///
+    /// The records do not distinguish types: expectations are for owned objects of one type. A reconciler that creates or deletes
+    /// objects of several types by expectations would observe one type's events for another.
+    ///
     /// The reconciler shares `own_writes`. It calls [`OwnWrites::begin`] before it reads a cache, and classifies its error as
     /// [`StaleCache`](crate::ErrorClass::StaleCache). It creates and deletes nothing while `begin` returns `false`. The key is
     /// enqueued by the events that fulfil the expectations. In case that they never arrive, the reconciler may return

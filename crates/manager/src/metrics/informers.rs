@@ -271,12 +271,14 @@ struct Gvr<'a> {
 }
 
 impl<'a> Gvr<'a> {
-    /// Parses the name of an informer: a resource of this project's controllers, or `resource.version.group`.
+    /// Parses the name of an informer: a resource of this project's controllers or of the core group, or
+    /// `resource.version.group`.
     fn of_informer(name: &'a str) -> Self {
         let core = |resource| Self { group: "", version: "v1", resource };
         match name {
             "pods" | "replicationcontrollers" => core(name),
             "deployments" | "replicasets" => Self { group: "apps", ..core(name) },
+            name if !name.contains('.') => core(name),
             name => {
                 let mut parts = name.splitn(3, '.');
                 let (resource, version) = (parts.next().unwrap_or(name), parts.next().unwrap_or_default());

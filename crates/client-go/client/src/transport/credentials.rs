@@ -290,8 +290,21 @@ fn check_user(server: &Server, auth: &mut AuthInfo) -> Result<(), ClientConfigEr
         // DEVIATION: upstream supports the provider `oidc`.
         return Err(ClientConfigError::Unsupported { server: server.to_string(), what: "auth-provider" });
     }
-    auth.impersonate = auth.impersonate.take().filter(|user| !user.is_empty());
-    auth.impersonate_uid = auth.impersonate_uid.take().filter(|uid| !uid.is_empty());
+    // As upstream, an empty text is no value.
+    for text in [
+        &mut auth.username,
+        &mut auth.token_file,
+        &mut auth.client_certificate,
+        &mut auth.client_key,
+        &mut auth.impersonate,
+        &mut auth.impersonate_uid,
+    ] {
+        *text = text.take().filter(|text| !text.is_empty());
+    }
+    for secret in [&mut auth.password, &mut auth.token, &mut auth.client_key_data] {
+        *secret = secret.take().filter(|secret| !secret.expose_secret().is_empty());
+    }
+    auth.client_certificate_data = auth.client_certificate_data.take().filter(|data| !data.is_empty());
     let has_groups = auth.impersonate_groups.as_ref().is_some_and(|groups| !groups.is_empty());
     let has_extra = auth.impersonate_user_extra.as_ref().is_some_and(|extra| !extra.is_empty());
     if auth.impersonate.is_none() && (auth.impersonate_uid.is_some() || has_groups || has_extra) {

@@ -32,7 +32,7 @@ pub(super) fn tls(
     protocols: &[&str],
     clock: &Arc<dyn Clock>,
 ) -> Result<Tls, ClientConfigError> {
-    let name = config.tls_server_name.as_deref().or(host).unwrap_or_default();
+    let name = config.tls_server_name.as_deref().filter(|name| !name.is_empty()).or(host).unwrap_or_default();
     // An IPv6 address is in brackets in a URI only.
     let name = ServerName::try_from(name.trim_start_matches('[').trim_end_matches(']').to_owned())
         .map_err(|error| ClientConfigError::caused(server, &error))?;

@@ -332,6 +332,16 @@ mod configuration {
     }
 
     #[tokio::test]
+    async fn empty_texts_are_no_values() {
+        let authority = CertificateAuthority::new("ca");
+        let server = SocketServer::tls(&authority).await;
+        let files = Files::new(&server, &authority, "token: t, username: '', password: '', as: ''");
+        let client = client(files.server(), Arc::new(fake())).await;
+        ok(&client).await;
+        assert_eq!(server.requests()[0].authorization.as_deref(), Some("Bearer t"));
+    }
+
+    #[tokio::test]
     async fn unsupported_user() {
         let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
