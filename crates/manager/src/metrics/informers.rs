@@ -276,7 +276,6 @@ impl<'a> Gvr<'a> {
     fn of_informer(name: &'a str) -> Self {
         let core = |resource| Self { group: "", version: "v1", resource };
         match name {
-            "pods" | "replicationcontrollers" => core(name),
             "deployments" | "replicasets" => Self { group: "apps", ..core(name) },
             name if !name.contains('.') => core(name),
             name => {
@@ -301,7 +300,7 @@ mod tests {
             Gvr::of_informer("leases.v1.coordination.k8s.io"),
             gvr("coordination.k8s.io", "v1", "leases")
         );
-        assert_eq!(Gvr::of_informer("widgets"), gvr("", "", "widgets"));
+        assert_eq!(Gvr::of_informer("services"), gvr("", "v1", "services"));
     }
 
     #[test]
