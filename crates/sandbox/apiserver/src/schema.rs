@@ -1,6 +1,6 @@
 //! Schema of the API types, including Go's encoding rules.
 //!
-//! The schema is data ([`types`]), with what JSON schemas lack: protobuf numbers, pointers, always-written fields.
+//! The schema is data (`types.txt`), with what JSON schemas lack: protobuf numbers, pointers, always-written fields.
 //!
 //! Decoding ([`crate::strict`], [`crate::protobuf`]) and strategic merges ([`crate::patch`]) are driven by this schema.
 
@@ -109,7 +109,7 @@ pub struct Struct {
     pub package: String,
     /// Name without package.
     pub name: String,
-    /// Fields sorted by [`order`].
+    /// Fields sorted by `order`.
     pub fields: Vec<Field>,
     /// Fields by protobuf number, which is the order in which they are encoded.
     pub wire: BTreeMap<u32, Wire>,
