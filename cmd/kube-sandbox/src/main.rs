@@ -174,8 +174,7 @@ fn start_controllers(
     };
     let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(clock));
     let clients = server.service().clients(options);
-    let dependencies =
-        Dependencies { debug: Some(debug.clone()), ..Dependencies::new(&clients, clock, random) };
+    let dependencies = Dependencies::new(&clients, clock, random).with_debug(debug.clone());
     kcm_controller_manager::start(&config, &dependencies)
 }
 

@@ -26,7 +26,7 @@ pub fn manager(
     dependencies: &Dependencies,
     host: impl Into<String>,
 ) -> Result<Manager, ElectionConfigError> {
-    let mut manager = Manager::new(settings(config, host.into()), dependencies.of_manager())?;
+    let mut manager = Manager::new(settings(config, host.into()), dependencies.manager.clone())?;
     add_controllers(&mut manager, config, dependencies);
     Ok(manager)
 }
@@ -70,12 +70,13 @@ fn add_controllers(manager: &mut Manager, config: &ManagerConfig, dependencies: 
 ///
 /// Outside of a Tokio runtime.
 pub fn start(config: &ManagerConfig, dependencies: &Dependencies) -> Controllers {
-    let mut manager = Manager::without_election(settings(config, String::new()), dependencies.of_manager());
+    let mut manager =
+        Manager::without_election(settings(config, String::new()), dependencies.manager.clone());
     add_controllers(&mut manager, config, dependencies);
     manager.start()
 }
 
-/// As [`start`], with an API server in this process, such as the embedded one's service.
+/// Starts the controllers as [`start`] does, with an API server in this process, such as the embedded one.
 ///
 /// # Panics
 ///

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kcm_client::{ClientConfigError, ClientFactory, ClientOptions, ProxyEnvironment, Server};
 use kcm_clock::{Clock, Random};
-use kcm_manager::{INFORMER_SYNC, InformerSync, Placement, Port, RunError, logging};
+use kcm_manager::{Placement, Port, RunError, logging};
 use kcm_metrics::BuildInfo;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -76,38 +76,31 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), StartError> 
     let clients = connect(options, &client_options).await?;
     tracing::info!(version = VERSION, kubernetes = KUBERNETES_VERSION, server = clients.server(), "Starting");
     let (health, readiness) = (Port::health(&metrics), Port::health(&metrics));
-    let informer_sync = InformerSync::default();
-    let caches = informer_sync.clone();
-    readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
     let debug = options.profiling.then(DebugControllers::default);
-    let routes = serving::routes(serving::RouteInputs {
-        options,
-        metrics: &metrics,
-        health: &health,
-        readiness: &readiness,
-        log,
-        debug: debug.as_ref(),
-        clock: &clock,
-    });
-    let dependencies = Dependencies {
-        metrics: Some(metrics),
-        informer_sync,
-        debug,
-        placement,
-        ..Dependencies::new(&clients, &clock, &random)
-    };
-    let manager = manager(&options.manager, &dependencies, host).map_err(RunError::from)?.with_health(health);
-    let manager = match options.serving.secure_port {
-        0 => manager,
-        _ => manager.with_port(Port {
+    let mut dependencies = Dependencies::new(&clients, &clock, &random).with_metrics(metrics.clone());
+    dependencies.manager.placement = placement;
+    dependencies.manager.informer_sync.add_to(&readiness);
+    dependencies.debug.clone_from(&debug);
+    let mut manager =
+        manager(&options.manager, &dependencies, host).map_err(RunError::from)?.with_health(health.clone());
+    if options.serving.secure_port != 0 {
+        manager = manager.with_port(Port {
             name: BINARY,
             serving: options.serving.clone(),
             authentication: options.authentication.clone(),
             authorization: options.authorization.clone(),
             client: client_options,
-            routes,
-        }),
-    };
+            routes: serving::routes(serving::RouteInputs {
+                options,
+                metrics: &metrics,
+                health: &health,
+                readiness: &readiness,
+                log,
+                debug: debug.as_ref(),
+                clock: &clock,
+            }),
+        });
+    }
     Ok(manager.run(shutdown).await?)
 }
 

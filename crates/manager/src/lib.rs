@@ -48,7 +48,7 @@ pub use metrics::Metrics;
 pub use placement::Placement;
 pub use port::Port;
 pub use program::ProgramOptions;
-pub use readiness::{INFORMER_SYNC, InformerSync};
+pub use readiness::InformerSync;
 pub use settings::{LeaderElectionSettings, Settings};
 #[cfg(unix)]
 pub use signals::shutdown_signal;

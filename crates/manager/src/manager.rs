@@ -237,9 +237,9 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// If the port cannot be served, the API server is not healthy within ten seconds of the start (with leader election, of becoming the leader),
-    /// a controller fails or does not stop in time, the lease is lost, or the API server returns an older Lease (to the leader)
-    /// or an older list than before, because its storage was restored from a backup.
+    /// If the port cannot be served, the API server is not healthy within ten seconds of the start (with leader election, of
+    /// becoming the leader), a controller fails or does not stop in time, the lease is lost, or the API server returns an older
+    /// Lease (to the leader) or an older list than before, because its storage was restored from a backup.
     ///
     /// # Panics
     ///

@@ -8,8 +8,7 @@ use kcm_metrics::{BuildInfo, MetricsOptions};
 use kcm_serving::{AuthenticationOptions, AuthorizationOptions, Routes, ServingOptions};
 
 use crate::{
-    Dependencies, INFORMER_SYNC, InformerSync, LeaderElectionSettings, Manager, Metrics, Placement, Port,
-    RunError, Settings,
+    Dependencies, LeaderElectionSettings, Manager, Metrics, Placement, Port, RunError, Settings,
     logging::{self, LoggingOptions},
     shutdown_signal,
 };
@@ -89,7 +88,7 @@ impl ProgramOptions {
 impl Manager {
     /// Manager of a program: real clock, random source, metrics, connection to the API server, and a secure port.
     ///
-    /// Leader election and the port run on threads of their own.
+    /// Leader election and the port run on separate threads.
     ///
     /// # Errors
     ///
@@ -118,11 +117,17 @@ impl Manager {
         };
         let clients = ClientFactory::connect(server, client.clone()).await?;
         let (health, readiness) = (Port::health(&metrics), Port::health(&metrics));
-        let informer_sync = InformerSync::default();
-        let caches = informer_sync.clone();
-        readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
-        let port = (serving.secure_port != 0).then(|| Port {
-            name: manager.name,
+        let mut dependencies = Dependencies::new(&clients, &clock, &random);
+        dependencies.metrics = Some(metrics.clone());
+        dependencies.placement = Placement::OwnThreads;
+        dependencies.informer_sync.add_to(&readiness);
+        let name = manager.name;
+        let manager = Self::new(manager, dependencies)?.with_health(health.clone());
+        if serving.secure_port == 0 {
+            return Ok(manager);
+        }
+        Ok(manager.with_port(Port {
+            name,
             serving,
             authentication: AuthenticationOptions {
                 kubeconfig: kubeconfig.clone(),
@@ -131,18 +136,7 @@ impl Manager {
             authorization: AuthorizationOptions { kubeconfig, ..AuthorizationOptions::default() },
             client,
             routes: Port::add_routes(routes, &metrics, &health, &readiness),
-        });
-        let dependencies = Dependencies {
-            metrics: Some(metrics),
-            informer_sync,
-            placement: Placement::OwnThreads,
-            ..Dependencies::new(&clients, &clock, &random)
-        };
-        let manager = Self::new(manager, dependencies)?.with_health(health);
-        Ok(match port {
-            Some(port) => manager.with_port(port),
-            None => manager,
-        })
+        }))
     }
 
     /// Runs the manager until SIGTERM or SIGINT. See [`run`](Self::run).

@@ -5,9 +5,10 @@
 use std::sync::{Arc, OnceLock};
 
 use kcm_informer::AnyInformer;
+use kcm_serving::HealthChecks;
 
 /// Name of the check on `/readyz`, as on that of an API server.
-pub const INFORMER_SYNC: &str = "informer-sync";
+const INFORMER_SYNC: &str = "informer-sync";
 
 /// Sync state of the caches of a process. Clones share their state.
 ///
@@ -19,6 +20,12 @@ impl InformerSync {
     /// Sets the informers of all controllers. There may be none. Later calls have no effect.
     pub(crate) fn set(&self, informers: &[Arc<dyn AnyInformer>]) {
         self.0.get_or_init(|| informers.to_vec());
+    }
+
+    /// Adds the check to those of `/readyz`.
+    pub fn add_to(&self, readiness: &HealthChecks) {
+        let caches = self.clone();
+        readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
     }
 
     /// Returns an error with the names of the caches that have not synced.

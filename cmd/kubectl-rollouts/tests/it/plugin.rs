@@ -47,7 +47,7 @@ fn start_controllers(factory: &ClientFactory, debug: DebugControllers) -> Contro
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let clock = clock();
     let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
-    let dependencies = Dependencies { debug: Some(debug), ..Dependencies::new(factory, &clock, &random) };
+    let dependencies = Dependencies::new(factory, &clock, &random).with_debug(debug);
     kcm_controller_manager::start(&config, &dependencies)
 }
 

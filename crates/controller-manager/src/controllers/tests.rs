@@ -119,7 +119,7 @@ async fn standby_is_ready_once_all_its_caches_have_synced() {
     let server = ApiServer::with(Duration::ZERO, Duration::from_secs(3));
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let dependencies = Dependencies::new(&server.clients(), &server.clock, &random);
-    let informer_sync = dependencies.informer_sync.clone();
+    let informer_sync = dependencies.manager.informer_sync.clone();
     assert_eq!(informer_sync.check(), Err("caches not started".to_owned()));
     let standby = manager(&only("deployment"), &dependencies, "host").unwrap().stand_by();
     let missing = |names: &str| Err(format!("caches not synced: {names}"));
@@ -137,7 +137,7 @@ async fn standby_without_controllers_is_ready() {
     let server = ApiServer::new(Duration::ZERO);
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let dependencies = Dependencies::new(&server.clients(), &server.clock, &random);
-    let informer_sync = dependencies.informer_sync.clone();
+    let informer_sync = dependencies.manager.informer_sync.clone();
     let _standby = manager(&only("tokencleaner"), &dependencies, "host").unwrap().stand_by();
     assert_eq!(informer_sync.check(), Ok(()));
 }
@@ -213,8 +213,8 @@ async fn metrics_cover_queues_syncs_caches_and_requests() {
     let mut options = ClientOptions::new(UserAgent::new("test", "v1", ""), Arc::clone(&server.clock));
     options.metrics = metrics.clients();
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-    let mut dependencies = Dependencies::new(&server.clients_with(options), &server.clock, &random);
-    dependencies.metrics = Some(metrics.clone());
+    let dependencies = Dependencies::new(&server.clients_with(options), &server.clock, &random)
+        .with_metrics(metrics.clone());
     let shutdown = CancellationToken::new();
     let manager = manager(&only("replicaset"), &dependencies, "host").unwrap();
     let scrape = async {
@@ -293,10 +293,8 @@ async fn panic_on_the_thread_of_the_election_is_propagated() {
     let server = ApiServer::new(Duration::ZERO);
     let clock: Arc<dyn Clock> = Arc::new(PanickingClock(Arc::clone(&server.clock)));
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-    let dependencies = Dependencies {
-        placement: Placement::OwnThreads,
-        ..Dependencies::new(&server.clients(), &clock, &random)
-    };
+    let mut dependencies = Dependencies::new(&server.clients(), &clock, &random);
+    dependencies.manager.placement = Placement::OwnThreads;
     let config = ManagerConfig {
         leader_election: Some(LeaderElectionSettings::new("kube-system", "manager")),
         ..only("replicaset-controller")

@@ -248,7 +248,10 @@ where
     I: IntoIterator<Item = ObjectKey>,
 {
     fn handle(&self, change: &Change<'_, K>, is_satisfied: bool) {
-        for key in change.states().filter(|_| is_satisfied).flat_map(|object| (self.keys)(object)) {
+        if !is_satisfied {
+            return;
+        }
+        for key in change.states().flat_map(|object| (self.keys)(object)) {
             self.queue.add(key);
         }
     }

@@ -116,10 +116,8 @@ impl ManagerGroup {
         let clients = ClientFactory::in_process(link, options);
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(!seed));
         let observed = Arc::clone(&process);
-        let dependencies = Dependencies {
-            syncs: Some(Arc::new(move |controller| observed.sync_metrics(controller))),
-            ..Dependencies::new(&clients, &clock, &random)
-        };
+        let mut dependencies = Dependencies::new(&clients, &clock, &random);
+        dependencies.manager.syncs = Some(Arc::new(move |controller| observed.sync_metrics(controller)));
         let shutdown = CancellationToken::new();
         let (config, stop) = (self.config.clone(), shutdown.clone());
         let run = async move {

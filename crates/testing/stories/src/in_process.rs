@@ -260,10 +260,8 @@ impl ManagerUnderTest for Runner {
             let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
             let clients = ClientFactory::in_process(server.service(), options);
             let syncs = Arc::clone(&checker);
-            let dependencies = Dependencies {
-                syncs: Some(Arc::new(move |_| syncs.syncs())),
-                ..Dependencies::new(&clients, &clock, &random)
-            };
+            let mut dependencies = Dependencies::new(&clients, &clock, &random);
+            dependencies.manager.syncs = Some(Arc::new(move |_| syncs.syncs()));
             kcm_controller_manager::start(&config, &dependencies)
         };
         *self.running.0.running.lock() = Some(start());

@@ -130,10 +130,8 @@ impl World {
         });
         let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&self.clock));
         let clients = ClientFactory::in_process(refusing, options);
-        let dependencies = Dependencies {
-            debug: Some(self.queues.clone()),
-            ..Dependencies::new(&clients, &self.clock, &self.random)
-        };
+        let dependencies =
+            Dependencies::new(&clients, &self.clock, &self.random).with_debug(self.queues.clone());
         self.controllers = Some(kcm_controller_manager::start(&ManagerConfig::default(), &dependencies));
     }
 
