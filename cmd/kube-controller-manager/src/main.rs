@@ -10,14 +10,14 @@ use kcm_client::ProxyEnvironment;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Command, Options, Placement, Runtime, StartError, logging};
 use kcm_manager::logging::LoggingOptions;
-use tikv_jemallocator::Jemalloc;
 
 /// Target of the log lines of this crate.
 const TARGET: &str = "kube_controller_manager";
 
 /// See `docs/adr/0013-memory-allocator.md`.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let Err(error) = run() else { return ExitCode::SUCCESS };

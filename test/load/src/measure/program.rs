@@ -72,7 +72,7 @@ pub fn release(package: &'static str, given: Option<&Path>) -> Result<PathBuf, P
     if !program.exists() {
         let built = process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args(["build", "--release", "-p", package])
-            .args((package == "kube-sandbox").then_some("--features=jemalloc"))
+            .args(["--features", "jemalloc"])
             .current_dir(&root)
             .status()
             .map_err(failed("cargo"))?;
