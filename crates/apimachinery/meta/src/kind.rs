@@ -113,11 +113,11 @@ impl fmt::Display for ApiResource {
 ///         self.key.clone()
 ///     }
 ///
-///     fn uid(&self) -> &str {
+///     fn uid_str(&self) -> &str {
 ///         &self.uid
 ///     }
 ///
-///     fn resource_version(&self) -> &str {
+///     fn resource_version_str(&self) -> &str {
 ///         &self.resource_version
 ///     }
 ///
@@ -125,7 +125,7 @@ impl fmt::Display for ApiResource {
 ///     fn label(&self, _: &str) -> Option<&str> {
 ///         None
 ///     }
-///     fn creation_timestamp(&self) -> Option<Timestamp> {
+///     fn creation_time(&self) -> Option<Timestamp> {
 ///         None
 ///     }
 ///     fn deletion_timestamp(&self) -> Option<Timestamp> {
@@ -140,6 +140,11 @@ impl fmt::Display for ApiResource {
 /// ```
 ///
 /// Upstream counterpart: `runtime.Scheme`, which maps Go types to kinds.
+#[diagnostic::on_unimplemented(
+    message = "the resource of `{Self}` is not known at compile time",
+    note = "types of k8s-openapi and custom resources implement `Kind` if the feature `kube` of `kcm`, or of each `kcm-…` crate in use, is enabled",
+    note = "for a `DynamicObject`, pass its `ApiResource`, as to `ApiClient::api_for`"
+)]
 pub trait Kind: Object {
     /// State for decoding that objects of one list or watch share: [`JsonDecoder`] if there is none.
     type Decoder: Default + Send + Sync + 'static;
