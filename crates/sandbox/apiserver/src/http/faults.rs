@@ -81,8 +81,8 @@ impl Faults {
         self.0.rules.read().iter().map(|rule| rule.applied()).collect()
     }
 
-    /// Ends the open watches whose path matches a pattern, and returns their number. In the pattern, `*` matches within a
-    /// segment and `**` matches anything: `/**` ends all watches, `/**/pods` those of pods.
+    /// Ends the open watches with a matching path, and returns their number. In `path`, `*` matches within a segment and `**`
+    /// matches anything: `/**` ends all watches, `/**/pods` those of pods.
     pub fn cut_watches(&self, path: &str) -> usize {
         let path = Glob(path.to_owned());
         let mut watches = self.0.watches.lock();
