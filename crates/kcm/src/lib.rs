@@ -16,6 +16,7 @@
 //! | `manager` | everything that a program with controllers owns, in one builder; feature `manager` | `kcm-manager` |
 //! | `metrics` | Prometheus registry; feature `manager` | `kcm-metrics` |
 //! | `serving` | secure port with health checks; feature `manager` | `kcm-serving` |
+//! | `testing` | test environment: API server, nodes, time and faults; feature `testing` | `kcm-testing` |
 //! | `kube` | client, informers and streams for programs with a `kube::Client`; feature `kube-client` | `kcm-kube` |
 //!
 //! [`prelude`] contains the items that most operators use.
@@ -42,6 +43,8 @@ pub use kcm_metrics as metrics;
 pub use kcm_runtime as runtime;
 #[cfg(feature = "manager")]
 pub use kcm_serving as serving;
+#[cfg(feature = "testing")]
+pub use kcm_testing as testing;
 pub use kcm_workqueue as workqueue;
 
 /// Items that most operators use: `use kcm::prelude::*`.
