@@ -34,17 +34,6 @@ fn website(replicas: i32) -> Website {
     Website::new("web", WebsiteSpec { host, image, replicas })
 }
 
-#[tokio::test(start_paused = true)]
-async fn website_has_a_deployment() {
-    let env = TestEnv::builder().crd::<Website>().start().await;
-    let mut manager = env.manager("website-operator");
-    operator::add_to(&mut manager, Arc::new(FakeDns::default()));
-    let _operator = env.run(manager);
-    env.api::<Website>().create(&website(2)).await.unwrap();
-    let deployments = env.api::<Deployment>();
-    env.eventually("the Deployment exists", async || deployments.find("web").await.unwrap().is_some()).await;
-}
-
 /// Environment of an operator that elects a leader, with websites in the namespace `shop`.
 struct Shop {
     env: TestEnv,

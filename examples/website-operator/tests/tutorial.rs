@@ -1,7 +1,9 @@
-//! `docs/tutorial.md`: its code blocks are excerpts of this crate, which is compiled and tested. So is the test in two READMEs.
+//! `docs/tutorial.md`: its code blocks are files of this crate, which is compiled and tested. So is the test in two READMEs.
+//! The manifests in `deploy` fit the program.
 //!
-//! A comment before a block names the file and the items of the excerpt: `<!-- src/plan.rs: pub fn plan, fn owned -->`.
-//! Without items the block is the whole file. `UPDATE_TUTORIAL=1` writes the blocks.
+//! A comment before a block names the file: `<!-- src/plan.rs -->`, without its unit tests, which are in a file of their own. If
+//! it names items as well, the block is an excerpt: `<!-- src/plan.rs: pub fn plan, fn owned -->`. `UPDATE_TUTORIAL=1` writes the
+//! blocks. `cargo run -p packages -- consumer` builds the crate of the tutorial from the blocks.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
 
 use std::{
@@ -10,6 +12,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+
+use kube_core::CustomResourceExt;
+use serde_json::Value;
+use website_operator::website::Website;
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -44,7 +50,9 @@ fn with_excerpts(page: &str) -> String {
 
 /// Returns the excerpt that a comment names.
 fn excerpt(named: &str) -> String {
-    let Some((file, items)) = named.split_once(": ") else { return read(named).trim_end().to_owned() };
+    let Some((file, items)) = named.split_once(": ") else {
+        return read(named).trim_end().trim_end_matches("#[cfg(test)]\nmod tests;").trim_end().to_owned();
+    };
     let text = read(file);
     let lines: Vec<_> = text.lines().collect();
     let items = items.split(", ").map(|name| {
@@ -80,7 +88,7 @@ fn blocks_are_excerpts_of_this_crate() {
         } else {
             assert!(
                 written == text,
-                "{path}: run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial excerpts"
+                "{path}: run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial"
             );
         }
     }
@@ -90,23 +98,28 @@ fn blocks_are_excerpts_of_this_crate() {
 fn shell_blocks_print_what_the_text_says() {
     let commands = blocks("sh").join("\n");
     // `cargo test` is this test.
-    assert_eq!(commands, "cargo new website-operator\ncargo test\ncargo run -- crd > deploy/crd.yaml");
+    let expected = [
+        "cargo new website-operator",
+        "cd website-operator",
+        "mkdir tests deploy",
+        "cargo test",
+        "cargo run -- crd > deploy/crd.yaml",
+    ];
+    assert_eq!(commands.lines().collect::<Vec<_>>(), expected);
     let output = Command::new(env!("CARGO_BIN_EXE_website-operator")).arg("crd").output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), read("deploy/crd.yaml"));
 }
 
-/// The manifest of the tutorial has the dependencies of this crate, with versions in place of the workspace's paths.
+/// The manifest of the tutorial has dependencies of this crate, with versions in place of the workspace's paths.
 #[test]
-fn manifest_has_the_dependencies_of_this_crate() {
+fn manifest_has_dependencies_of_this_crate() {
     let block = blocks("toml").remove(0);
     let own = read("Cargo.toml");
-    for table in ["dependencies", "dev-dependencies"] {
-        assert_eq!(dependencies(&block, table), dependencies(&own, table), "{table}");
-    }
-    let version = env!("CARGO_PKG_VERSION");
-    for line in block.lines().filter(|line| line.starts_with("kcm")) {
-        assert!(line.contains(&format!("\"{version}\"")), "{line}");
+    assert_eq!(dependencies(&block, "dependencies"), dependencies(&own, "dependencies"));
+    let (block, own) = (dependencies(&block, "dev-dependencies"), dependencies(&own, "dev-dependencies"));
+    for (name, features) in block {
+        assert_eq!(own.get(&name), Some(&features), "{name}");
     }
 }
 
@@ -140,4 +153,28 @@ fn dependencies(manifest: &str, table: &str) -> BTreeMap<String, BTreeSet<String
             (name.to_owned(), all)
         })
         .collect()
+}
+
+/// `cargo run -p website-operator -- crd > examples/website-operator/deploy/crd.yaml` updates the file.
+#[test]
+fn crd_is_derived_from_the_type() {
+    assert_eq!(read("deploy/crd.yaml"), serde_saphyr::to_string(&Website::crd()).unwrap());
+}
+
+#[test]
+fn example_is_a_website() {
+    let website: Website = serde_saphyr::from_str(&read("deploy/website.yaml")).unwrap();
+    assert_eq!(website.spec.replicas, 3);
+}
+
+#[test]
+fn manifests_are_yaml_of_one_namespace() {
+    for name in ["deploy/rbac.yaml", "deploy/deployment.yaml"] {
+        for document in read(name).split("\n---\n") {
+            let object: Value = serde_saphyr::from_str(document).unwrap();
+            assert!(object["apiVersion"].is_string() && object["kind"].is_string(), "{document}");
+            let namespace = &object["metadata"]["namespace"];
+            assert!(namespace.is_null() || namespace == "website-operator" || namespace == "kube-system");
+        }
+    }
 }

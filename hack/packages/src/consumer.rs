@@ -1,31 +1,86 @@
-//! A crate outside the workspace that depends on all packaged crates.
+//! A crate outside of the workspace that depends on the packages: the operator of the tutorial, copied from its blocks.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use crate::{
     TaskError, failed,
-    workspace::{Workspace, cargo, run},
+    workspace::{Published, Workspace, cargo, run},
 };
 
-/// Program of the crate.
-const PROGRAM: &str = include_str!("../consumer/main.rs");
+/// Path of the facade in the manifest of the tutorial.
+const CHECKOUT: &str = "../kcm/crates/kcm";
 
-/// Published crates whose feature `kube` the program uses.
-const WITH_KUBE: [&str; 2] = ["kcm-client", "kcm-informer"];
-
-/// Packages all published crates, and builds and runs the crate.
+/// Packages all published crates, follows the tutorial in an empty folder, and runs its commands.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
     package(workspace)?;
     let folder = tempfile::tempdir().map_err(failed("create a temporary folder"))?;
     let folder = folder.path();
     unpack(workspace, folder)?;
-    write(workspace, folder)?;
+    let operator = folder.join("website-operator");
+    let page = workspace.root.join("docs/tutorial.md");
+    let page = fs::read_to_string(page).map_err(failed("read docs/tutorial.md"))?;
+    copy_blocks(&page, &operator)?;
+    let manifest = operator.join("Cargo.toml");
+    let text = manifest_of_packages(workspace, &blocks(&page, "```toml").concat());
+    fs::write(manifest, text).map_err(failed("write Cargo.toml"))?;
+    // Cargo drops what the operator does not need.
+    fs::copy(workspace.root.join("Cargo.lock"), operator.join("Cargo.lock"))
+        .map_err(failed("copy Cargo.lock"))?;
+
     let target = workspace.target.join("consumer");
-    let output = run(cargo(folder).arg("run").arg("--target-dir").arg(target))?;
-    print!("{output}");
+    let tests = run(cargo(&operator).arg("test").arg("--target-dir").arg(&target))?;
+    // Without the dependencies of the tests, so the features in the manifest suffice.
+    let definition = run(cargo(&operator).args(["run", "--target-dir"]).arg(&target).args(["--", "crd"]))?;
+    let expected = workspace.root.join("examples/website-operator/deploy/crd.yaml");
+    if definition != fs::read_to_string(expected).map_err(failed("read deploy/crd.yaml"))? {
+        return Err(TaskError::Tutorial("cargo run -- crd prints another definition".to_owned()));
+    }
+    print!("{tests}");
     Ok(())
 }
 
+/// Writes each block whose comment names a file.
+fn copy_blocks(page: &str, folder: &Path) -> Result<(), TaskError> {
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let named = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
+        let Some(name) = named.filter(|named| !named.contains(": ")) else { continue };
+        let block: Vec<_> = lines.by_ref().skip(1).take_while(|line| *line != "```").collect();
+        let file = folder.join(name);
+        let parent = file.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).map_err(failed(format!("create the folder of {name}")))?;
+        fs::write(&file, block.join("\n") + "\n").map_err(failed(format!("write {name}")))?;
+    }
+    Ok(())
+}
+
+/// Returns the blocks that begin with `fence`.
+fn blocks<'a>(page: &'a str, fence: &str) -> Vec<&'a str> {
+    let blocks = page.split(fence).skip(1);
+    blocks.filter_map(|rest| rest.split_once("```")).map(|(block, _)| block).collect()
+}
+
+/// Returns the manifest of the tutorial with the packages in place of a checkout. All packages are dependencies of the tests, so
+/// that all are compiled.
+fn manifest_of_packages(workspace: &Workspace, tutorial: &str) -> String {
+    let mut manifest = tutorial.to_owned();
+    for published in &workspace.published {
+        let Published { name, version } = published;
+        // Writing to a string does not fail.
+        if name == "kcm" {
+            manifest = manifest.replace(CHECKOUT, &format!("../{}", published.folder()));
+        } else {
+            let _ = writeln!(manifest, "{name} = \"{version}\"");
+        }
+    }
+    manifest.push_str("\n[workspace]\n\n[patch.crates-io]\n");
+    for published in workspace.published.iter().filter(|published| published.name != "kcm") {
+        let _ = writeln!(manifest, "{} = {{ path = \"../{}\" }}", published.name, published.folder());
+    }
+    manifest
+}
+
+/// Packages all published crates.
 fn package(workspace: &Workspace) -> Result<(), TaskError> {
     let mut command = cargo(&workspace.root);
     // The consumer verifies the packages.
@@ -41,37 +96,5 @@ fn unpack(workspace: &Workspace, folder: &Path) -> Result<(), TaskError> {
         let file = workspace.target.join("package").join(format!("{}.crate", published.folder()));
         run(Command::new("tar").arg("-xzf").arg(file).arg("-C").arg(folder))?;
     }
-    Ok(())
-}
-
-/// Writes the crate. Its lock file is that of the workspace, from which cargo drops the rest.
-fn write(workspace: &Workspace, folder: &Path) -> Result<(), TaskError> {
-    let mut manifest = String::from(
-        "[package]\nname = \"consumer\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
-         k8s-openapi = { version = \"*\", default-features = false, features = [\"v1_36\"] }\n\
-         bytes = \"*\"\nhttp = \"*\"\nhttp-body-util = \"*\"\n\
-         tokio = { version = \"*\", features = [\"macros\", \"rt\"] }\ntokio-util = \"*\"\n\
-         tower = { version = \"*\", features = [\"util\"] }\n",
-    );
-    // All, so that all packages are compiled.
-    for published in &workspace.published {
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            manifest,
-            "{} = {{ version = \"{}\", features = {} }}",
-            published.name,
-            published.version,
-            if WITH_KUBE.contains(&&*published.name) { "[\"kube\"]" } else { "[]" },
-        );
-    }
-    manifest.push_str("\n[patch.crates-io]\n");
-    for published in &workspace.published {
-        let _ = writeln!(manifest, "{} = {{ path = \"{}\" }}", published.name, published.folder());
-    }
-    let file = |name: &str| folder.join(name);
-    fs::create_dir(file("src")).map_err(failed("create the folder src"))?;
-    fs::write(file("Cargo.toml"), manifest).map_err(failed("write Cargo.toml"))?;
-    fs::write(file("src/main.rs"), PROGRAM).map_err(failed("write main.rs"))?;
-    fs::copy(workspace.root.join("Cargo.lock"), file("Cargo.lock")).map_err(failed("copy Cargo.lock"))?;
     Ok(())
 }

@@ -13,7 +13,7 @@ const USAGE: &str = "Usage: cargo run -p packages -- TASK
 
 Tasks:
   consumer
-      Package all published crates, and build a crate outside the workspace that depends on the packages.";
+      Package all published crates, and follow docs/tutorial.md outside of the workspace with the packages.";
 
 #[derive(Debug, Error)]
 enum TaskError {
@@ -23,6 +23,8 @@ enum TaskError {
     Io { action: String, source: io::Error },
     #[error("{command} failed:\n{output}")]
     Command { command: String, output: String },
+    #[error("docs/tutorial.md: {0}")]
+    Tutorial(String),
     #[error("failed to read the output of cargo metadata: {0}")]
     Metadata(#[from] serde_json::Error),
 }
