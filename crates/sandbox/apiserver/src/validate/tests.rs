@@ -1,5 +1,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "json!() reads best where it is used")]
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -87,89 +89,26 @@ fn valid_objects() {
     assert!(update_status("Deployment", &deployment(), &deployment()).is_empty());
 }
 
+/// Change of a valid object, and an error that it causes.
+#[derive(serde::Deserialize)]
+struct Invalid {
+    #[serde(default)]
+    at: String,
+    value: Value,
+    error: String,
+}
+
+/// Cases of `errors.yaml`.
+fn invalid(objects: &str) -> Vec<Invalid> {
+    let all: HashMap<String, Vec<Invalid>> =
+        serde_saphyr::from_str(include_str!("tests/errors.yaml")).unwrap();
+    all.into_iter().find(|(name, _)| name == objects).unwrap().1
+}
+
 #[test]
 fn deployment_errors() {
-    let rolling = "/spec/strategy/rollingUpdate";
-    for (path, value, expected) in [
-        (
-            "/spec/replicas",
-            json!(-1),
-            "spec.replicas: Invalid value: -1: must be greater than or equal to 0".to_owned(),
-        ),
-        (
-            "/spec/minReadySeconds",
-            json!(-1),
-            "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0".to_owned(),
-        ),
-        (
-            "/spec/revisionHistoryLimit",
-            json!(-2),
-            "spec.revisionHistoryLimit: Invalid value: -2: must be greater than or equal to 0".to_owned(),
-        ),
-        (
-            "/spec/progressDeadlineSeconds",
-            json!(0),
-            "spec.progressDeadlineSeconds: Invalid value: 0: must be greater than minReadySeconds".to_owned(),
-        ),
-        (
-            "/spec/template/metadata/labels",
-            json!({"app": "x"}),
-            "spec.template.metadata.labels: Invalid value: {\"app\":\"x\"}: `selector` does not match template \
-             `labels`"
-                .to_owned(),
-        ),
-        (
-            rolling,
-            json!({"maxUnavailable": 0, "maxSurge": "0%"}),
-            "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0".to_owned(),
-        ),
-        (
-            rolling,
-            json!({"maxUnavailable": "101%", "maxSurge": "300%"}),
-            "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%"
-                .to_owned(),
-        ),
-        (
-            rolling,
-            json!({"maxUnavailable": 1, "maxSurge": "lots"}),
-            "spec.strategy.rollingUpdate.maxSurge: Invalid value: \"lots\": a valid percent string must be a numeric \
-             string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-                .to_owned(),
-        ),
-        (
-            "/spec/strategy",
-            json!({"type": "Recreate", "rollingUpdate": {}}),
-            "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'".to_owned(),
-        ),
-        (
-            "/spec/strategy",
-            json!({"type": "Sideways"}),
-            r#"spec.strategy: Unsupported value: {"RollingUpdate":null,"Type":"Sideways"}: supported values: "Recreate", "RollingUpdate""#
-                .to_owned(),
-        ),
-        (
-            "/spec/template/spec/restartPolicy",
-            json!("Never"),
-            "spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\"".to_owned(),
-        ),
-        (
-            "/spec/template/spec/activeDeadlineSeconds",
-            json!(5),
-            "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported"
-                .to_owned(),
-        ),
-        ("/spec/template/spec/containers", json!([]), "spec.template.spec.containers: Required value".to_owned()),
-        (
-            "/metadata/name",
-            json!("Web_1"),
-            "metadata.name: Invalid value: \"Web_1\": a lowercase RFC 1123 subdomain must consist of lower case \
-             alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
-             'example.com', regex used for validation is \
-             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-                .to_owned(),
-        ),
-    ] {
-        assert_eq!(created("Deployment", &with(deployment(), path, value)), [expected], "{path}");
+    for Invalid { at, value, error } in invalid("deployments") {
+        assert_eq!(created("Deployment", &with(deployment(), &at, value)), [error], "{at}");
     }
 }
 
