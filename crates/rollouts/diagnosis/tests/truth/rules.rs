@@ -2,11 +2,11 @@
 
 use kcm_apiserver::Resource;
 use kcm_preview::try_commands;
-use kcm_rollouts::{Cause, Diagnosis, Known, Snapshot, State, diagnose};
+use kcm_rollouts::{Cause, Diagnosis, Known, Snapshot, State};
 use serde_json::{Value, json};
 
 use crate::{
-    READY, changed, template,
+    READY, changed, outcome, rolled_out, template,
     world::{World, deployment, simulate},
 };
 
@@ -19,7 +19,7 @@ pub(crate) fn read(list: &mut Known<Vec<Value>>) -> &mut Vec<Value> {
 }
 
 pub(crate) fn found(world: &World, snapshot: &Snapshot) -> Diagnosis {
-    diagnose(snapshot, &world.deployment(), world.now()).unwrap()
+    world.diagnose_as(snapshot, &world.deployment())
 }
 
 pub(crate) fn message(diagnosis: &Diagnosis, cause: Cause) -> &str {
@@ -32,16 +32,10 @@ pub(crate) fn commands(diagnosis: &Diagnosis) -> String {
     diagnosis.commands.iter().map(|command| format!("{}\n", command.command)).collect()
 }
 
-async fn rolled_out() -> World {
-    let world = World::new(READY);
-    world.roll_out(deployment(3, "app:1")).await;
-    world
-}
-
 #[test]
 fn deleted_pods_are_missed_while_no_controller_runs() {
     simulate(async {
-        let mut world = rolled_out().await;
+        let mut world = rolled_out(3).await;
         world.stop_controllers();
         for pod in world.list(Resource::PODS) {
             let name = pod["metadata"]["name"].as_str().unwrap();
@@ -62,7 +56,7 @@ fn deleted_pods_are_missed_while_no_controller_runs() {
         let Known::Read(Some(lease)) = &mut snapshot.lease else { panic!() };
         lease["spec"]["renewTime"] = json!(kcm_api::MicroTime::new(world.now()));
         let diagnosis = found(&world, &snapshot);
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Unknown, Some(Cause::StatusOutdated)));
+        assert_eq!(outcome(&diagnosis), (State::Unknown, Some(Cause::StatusOutdated)));
     });
 }
 
@@ -121,7 +115,7 @@ fn deletions_are_causes_and_nothing_is_created() {
             Known::Read(Some(json!({ "metadata": { "name": "shop", "deletionTimestamp": deleted } })));
         read(&mut snapshot.pods).clear();
         let diagnosis = found(&world, &snapshot);
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Stuck, Some(Cause::NamespaceTerminating)));
+        assert_eq!(outcome(&diagnosis), (State::Stuck, Some(Cause::NamespaceTerminating)));
         assert!(!diagnosis.next.iter().any(|next| next.contains("create")), "{:?}", diagnosis.next);
     });
 }
@@ -311,7 +305,7 @@ fn commands_help() {
         assert_eq!(diagnosis.cause, Some(Cause::ImagePull));
         assert!(!commands(&diagnosis).contains("undo"), "{}", commands(&diagnosis));
         // A change of the Deployment is tried.
-        let world = rolled_out().await;
+        let world = rolled_out(3).await;
         world.change(template("app:broken", &json!({})));
         world.advance(60).await;
         let mut diagnosis = world.diagnose();
@@ -332,7 +326,7 @@ fn commands_help() {
 #[test]
 fn deadlock_of_host_ports_is_resolved_by_unavailability() {
     simulate(async {
-        let world = rolled_out().await;
+        let world = rolled_out(3).await;
         world.change(
             json!({ "spec": { "strategy": { "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } } } }),
         );
