@@ -11,7 +11,7 @@ use crate::command::Options;
 /// Name of the configuration: its API group.
 pub const CONFIGZ_NAME: &str = "kubecontrollermanager.config.k8s.io";
 
-/// Configuration in upstream's format. A text `--FLAG` stands for the value of the flag.
+/// Configuration in upstream's format. Texts of the form `--FLAG` are replaced by values of flags.
 static TEMPLATE: &str = include_str!("configz/v1.36.json");
 
 /// Configuration in upstream's format.

@@ -2,7 +2,7 @@
 //! exist, and the invariants are checked.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helper functions of tests may panic")]
 
-/// Tests of the stories, whose names have `_` for `-`.
+/// Tests of the stories. The names contain `_` instead of `-`.
 macro_rules! stories {
     ($check:ident as $module:ident: $($story:ident)*) => {
         const STORIES: &[&str] = &[$(stringify!($story)),*];
