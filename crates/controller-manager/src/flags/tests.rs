@@ -10,19 +10,6 @@ fn value(line: &str, name: &str) -> String {
     parse(line).unwrap().value(name).to_string()
 }
 
-/// Value of `flag` in a command line.
-struct Case {
-    line: &'static str,
-    flag: &'static str,
-    expected: &'static str,
-}
-
-#[track_caller]
-fn check(case: &Case) {
-    let Case { line, flag, expected } = case;
-    assert_eq!(value(line, flag), *expected, "{line}");
-}
-
 fn error(line: &str) -> String {
     match parse(line).and_then(|flags| flags.no_arguments()) {
         Err(error) => error.to_string(),
@@ -57,65 +44,26 @@ fn boolean_takes_its_value_after_an_equals_sign() {
 }
 
 #[test]
-fn repeated_flags_replace_the_default_and_extend_lists() {
+fn repeated_flags_extend_lists() {
     let list = |line| parse(line).unwrap().list("controllers").to_vec();
     assert_eq!(list(""), ["*"]);
     assert_eq!(list("--controllers=a,-b --controllers c"), ["a", "-b", "c"]);
     assert!(list("--controllers=").is_empty());
-    let cases = [
-        Case { line: "--controllers=a,-b --controllers=c", flag: "controllers", expected: "[a,-b,c]" },
-        Case {
-            line: "--tls-curve-preferences=23 --tls-curve-preferences=0x1d",
-            flag: "tls-curve-preferences",
-            expected: "[23,29]",
-        },
-        Case {
-            line: "--tls-sni-cert-key=a,b --tls-sni-cert-key=c,d:e,f",
-            flag: "tls-sni-cert-key",
-            expected: "[a,b;c,d:e,f]",
-        },
-        Case {
-            line: "--allow-metric-labels=m,l=a,b --allow-metric-labels=a=b",
-            flag: "allow-metric-labels",
-            expected: "[a=b,\"m,l=a,b\"]",
-        },
-        Case {
-            line: "--allow-metric-labels=\"m,l=a\",b=c",
-            flag: "allow-metric-labels",
-            expected: "[b=c,\"m,l=a\"]",
-        },
-        Case {
-            line: "--feature-gates=kube:B=true,A=false --feature-gates=C=1",
-            flag: "feature-gates",
-            expected: ":A=false,:C=1,kube:B=true",
-        },
-        Case { line: "--vmodule=a=1 --vmodule=b*=2,c=3", flag: "vmodule", expected: "b*=2,c=3" },
-    ];
-    cases.iter().for_each(check);
 }
 
 #[test]
 fn formats_values_as_upstream() {
-    let cases = [
-        Case { line: "--min-resync-period=90m", flag: "min-resync-period", expected: "1h30m0s" },
-        Case { line: "--kube-api-qps=0.10", flag: "kube-api-qps", expected: "0.1" },
-        Case { line: "--kube-api-burst=0x10", flag: "kube-api-burst", expected: "16" },
-        Case { line: "--leader-elect=T", flag: "leader-elect", expected: "true" },
-        Case { line: "--bind-address=::1", flag: "bind-address", expected: "::1" },
-        Case { line: "--bind-address=", flag: "bind-address", expected: "<nil>" },
-        Case {
-            line: "--log-text-info-buffer-size=1024",
-            flag: "log-text-info-buffer-size",
-            expected: "1024",
-        },
-        Case {
-            line: "--log-text-info-buffer-size=2048Ki",
-            flag: "log-text-info-buffer-size",
-            expected: "2Mi",
-        },
-        Case { line: "--version", flag: "version", expected: "true" },
-    ];
-    cases.iter().for_each(check);
+    #[derive(serde::Deserialize)]
+    struct Case {
+        line: String,
+        flag: String,
+        value: String,
+    }
+
+    let cases: Vec<Case> = serde_saphyr::from_str(include_str!("values.yaml")).unwrap();
+    for Case { line, flag, value: expected } in cases {
+        assert_eq!(value(&line, &flag), expected, "{line}");
+    }
 }
 
 #[test]
