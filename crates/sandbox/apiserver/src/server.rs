@@ -289,6 +289,7 @@ impl ApiServer {
     /// # Errors
     ///
     /// As [`update`](Self::update); also if the patch is invalid, and 405 for another subresource.
+    #[expect(clippy::needless_pass_by_value, reason = "callers create the patch in the call")]
     pub fn patch(
         &self,
         resource: Resource,
