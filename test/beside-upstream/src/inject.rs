@@ -72,7 +72,7 @@ impl Scene<'_> {
             }
             Effect::Restore => self.restore().await?,
             Effect::WithoutWatchList => {
-                self.cluster.restart_with(&["--feature-gates=WatchList=false"]).await?
+                self.cluster.restart_with(&["--feature-gates=WatchList=false"]).await?;
             }
             Effect::TwoSeats => {
                 self.cluster.restart_with(&FEW_SEATS).await?;
