@@ -31,10 +31,6 @@ fn manager() -> String {
 }
 
 /// Plays a story in a namespace.
-///
-/// # Errors
-///
-/// The difference from upstream's recordings, or the reason why the story could not be played.
 async fn compare(story: &Story, cluster: &mut StoryCluster, namespace: &str) -> Result<(), String> {
     let recording = play(story, cluster, namespace).await.map_err(|error| error.to_string())?;
     let folder = test_folder().join(format!("recordings/{KUBERNETES_VERSION}/stories"));

@@ -11,10 +11,6 @@ use rustls::ServerConfig;
 
 /// Returns a TLS configuration for `address` and the PEM-encoded CA certificate. The serving certificate is valid for
 /// `address` and the loopback addresses, for one year from `now`.
-///
-/// # Errors
-///
-/// Returns an error if the certificate cannot be created.
 pub(crate) fn for_address(
     address: IpAddr,
     now: Timestamp,

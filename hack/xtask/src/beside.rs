@@ -18,10 +18,6 @@ pub(crate) enum TaskError {
 }
 
 /// Runs the suite. Returns `None` if the arguments are invalid.
-///
-/// # Errors
-///
-/// Returns an error if a program cannot be built or started, or a file cannot be written.
 pub(crate) fn run(words: &[&str]) -> Result<Option<()>, TaskError> {
     let Some(task) = Task::parse(words) else { return Ok(None) };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -38,10 +34,6 @@ pub(crate) fn run(words: &[&str]) -> Result<Option<()>, TaskError> {
 }
 
 /// Runs a hostile client of a secure port. Returns `None` if the arguments are invalid.
-///
-/// # Errors
-///
-/// Returns an error if a certificate cannot be made, or stdout cannot be written.
 pub(crate) fn run_client(words: &[&str]) -> Result<Option<()>, TaskError> {
     let Some(client) = HostileClient::parse(words) else { return Ok(None) };
     program::runtime()?.block_on(client.run(io::stdout()))?;

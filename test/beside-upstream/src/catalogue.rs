@@ -1,27 +1,22 @@
-//! The catalogue of faults: data.
-//!
-//! A fault is a row of one of the tables in the modules of its group. `inject` implements the effects.
+//! The catalogue of faults: data in `catalogue.yaml`. `inject` implements the effects.
 
-mod admission;
-mod api_server;
-mod clients;
-mod network;
-mod process;
+use std::{sync::LazyLock, time::Duration};
 
-pub(crate) use self::clients::Client;
+use serde::{Deserialize, Deserializer};
+
 use crate::proxy::{http::Http, tcp::Tcp};
 
 /// Fault of the catalogue.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct Fault {
     /// Name for `--faults`.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// Description on the result page.
-    pub(crate) what: &'static str,
+    pub(crate) what: String,
     pub(crate) effect: Effect,
     pub(crate) lasts: Lasts,
     /// Unit of the counter that shows that the fault reached the manager.
-    pub(crate) reached: &'static str,
+    pub(crate) reached: String,
     /// Bounds of this manager, if upstream's is not given.
     pub(crate) bounds: Bounds,
     /// Decision record of a safety rule that costs something under this fault.
@@ -29,18 +24,19 @@ pub(crate) struct Fault {
 }
 
 /// Decision record of a deliberate safety rule.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct Rule {
     /// Path in `docs`.
-    pub(crate) adr: &'static str,
+    pub(crate) adr: String,
     /// The rule.
-    pub(crate) text: &'static str,
+    pub(crate) text: String,
     /// Names of the quantities that it costs.
-    pub(crate) costs: &'static [&'static str],
+    pub(crate) costs: Vec<String>,
 }
 
 /// Time between the start and the end of a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Lasts {
     /// Seconds after the start. The effects that are single events have zero.
     Seconds(u64),
@@ -49,7 +45,7 @@ pub(crate) enum Lasts {
 }
 
 /// Limits of the measurements.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Bounds {
     /// Seconds without a leader.
     pub(crate) without_leader: f64,
@@ -61,15 +57,9 @@ pub(crate) struct Bounds {
     pub(crate) exits: u64,
 }
 
-impl Bounds {
-    /// The manager keeps its Lease and its process.
-    pub(crate) const UNHARMED: Self = Self { without_leader: 0.0, convergence: 30.0, excess: 0, exits: 0 };
-    /// The manager may lose its Lease and its process once.
-    pub(crate) const RESTARTED: Self = Self { without_leader: 40.0, convergence: 60.0, excess: 0, exits: 1 };
-}
-
 /// Effect of a fault.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Effect {
     /// Behaviour of the TCP proxy.
     Tcp(Tcp),
@@ -96,8 +86,8 @@ pub(crate) enum Effect {
     Compaction,
     /// etcd and the API server are killed and started with the data of five seconds ago.
     Restore,
-    /// Flags of the API server.
-    ServerFlags(&'static [&'static str]),
+    /// The API server has no streaming lists.
+    WithoutWatchList,
     /// The requests of the manager have a priority level with two seats.
     TwoSeats,
     /// Rules and webhooks of the API server.
@@ -123,7 +113,8 @@ pub(crate) enum Effect {
 }
 
 /// Rules and webhooks of the API server for the namespace of the workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Admission {
     /// A ValidatingAdmissionPolicy refuses pods whose names end in 2 to 9.
     NamesRefused,
@@ -147,26 +138,51 @@ pub(crate) enum Admission {
     NamespaceTerminating,
 }
 
+/// Client of the secure port. The functions are in the module `clients`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Client {
+    ChainOfNames,
+    DeepChain,
+    Handshakes,
+    Bytes,
+    LargeHeaders,
+    LargeStreams,
+    RandomTokens,
+    RapidReset,
+    Continuation,
+    Settings,
+    Ping,
+    ZeroWindows,
+    UnreadScrapes,
+}
+
 /// Group of faults.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct Group {
     /// Heading on the result page.
-    pub(crate) name: &'static str,
-    pub(crate) faults: &'static [Fault],
+    pub(crate) name: String,
+    pub(crate) faults: Vec<Fault>,
 }
 
 /// All groups.
-pub(crate) const CATALOGUE: &[Group] = &[
-    Group { name: "Network", faults: network::FAULTS },
-    Group { name: "API server", faults: api_server::FAULTS },
-    Group { name: "Admission", faults: admission::FAULTS },
-    Group { name: "Process", faults: process::FAULTS },
-    Group { name: "Clients of the secure port", faults: clients::FAULTS },
-];
+pub(crate) static CATALOGUE: LazyLock<Vec<Group>> = LazyLock::new(|| {
+    #[derive(Default, Deserialize)]
+    struct Catalogue {
+        groups: Vec<Group>,
+    }
+    // A test parses the file.
+    serde_saphyr::from_str::<Catalogue>(include_str!("catalogue.yaml")).unwrap_or_default().groups
+});
+
+/// Deserializes a number of seconds.
+pub(crate) fn seconds<'de, D: Deserializer<'de>>(number: D) -> Result<Duration, D::Error> {
+    f64::deserialize(number).map(Duration::from_secs_f64)
+}
 
 /// All faults in the order of the page.
 pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
-    CATALOGUE.iter().flat_map(|group| group.faults)
+    CATALOGUE.iter().flat_map(|group| &group.faults)
 }
 
 /// Returns the fault with this name.
@@ -182,7 +198,7 @@ impl Effect {
 
     /// `true` if it consists of bursts with pauses.
     pub(crate) fn has_pauses(&self) -> bool {
-        matches!(self, Self::Http(Http::Refuse { bursts: (_, pause), .. }) if !pause.is_zero())
+        matches!(self, Self::Http(Http::Refuse { pause, .. }) if !pause.is_zero())
     }
 
     /// `true` if the embedded API server can produce it.
@@ -210,11 +226,12 @@ mod tests {
     #[test]
     fn names_are_unique_and_rules_are_decision_records() {
         let mut names = BTreeSet::new();
+        assert_eq!(all().count(), 65);
         for fault in all() {
-            assert!(names.insert(fault.name), "{}", fault.name);
+            assert!(names.insert(&fault.name), "{}", fault.name);
             if let Some(rule) = &fault.rule {
                 let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-                assert!(folder.join(rule.adr).exists(), "{}", rule.adr);
+                assert!(folder.join(&rule.adr).exists(), "{}", rule.adr);
             }
         }
     }

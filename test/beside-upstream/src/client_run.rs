@@ -35,7 +35,7 @@ impl Run<'_> {
         let address = self.scene.secure.ok_or_else(|| self.late("the secure port"))?;
         let probe = Probe::start(address, self.scene.cluster.clock.clone())?;
         let (address, token) = (address.to_string(), format!("{MANAGER}token"));
-        let words = [self.scene.fault.name, &address, &token, &seconds.to_string()];
+        let words = [self.scene.fault.name.as_str(), &address, &token, &seconds.to_string()];
         let mut client = if self.plan.until_reached {
             let client = HostileClient::parse(&words).ok_or_else(|| self.late("the client"))?;
             RunningClient::task(client)

@@ -208,10 +208,6 @@ impl HostileClient {
     }
 
     /// Runs the client for its time. Writes the counts to `out`, a line of JSON each.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a certificate cannot be made, or `out` cannot be written.
     pub async fn run(self, mut out: impl io::Write) -> Result<(), SuiteError> {
         let Self { client, target, lasts } = self;
         let (clock, counters) = (target.clock.clone(), Arc::clone(&target.counters));

@@ -71,7 +71,9 @@ impl Scene<'_> {
                 self.restart().await?;
             }
             Effect::Restore => self.restore().await?,
-            Effect::ServerFlags(flags) => self.cluster.restart_with(flags).await?,
+            Effect::WithoutWatchList => {
+                self.cluster.restart_with(&["--feature-gates=WatchList=false"]).await?;
+            }
             Effect::TwoSeats => {
                 self.cluster.restart_with(&FEW_SEATS).await?;
                 self.create_priority_level().await?;
@@ -106,7 +108,7 @@ impl Scene<'_> {
                 fs::remove_file(&file).map_err(failed(file.display().to_string()))?;
             }
             Effect::EtcdStopped => self.signal_etcd(Signal::Continue)?,
-            Effect::ServerFlags(_) | Effect::TwoSeats => {
+            Effect::WithoutWatchList | Effect::TwoSeats => {
                 self.delete_objects().await?;
                 self.cluster.restart_with(&[]).await?;
             }
@@ -160,7 +162,7 @@ impl Scene<'_> {
             Effect::Restart | Effect::Restore => self.tcp.lost(),
             Effect::Compaction => self.tcp.affected().min(self.events),
             Effect::EtcdStopped => tally.failed,
-            Effect::ServerFlags(_) => tally.lists,
+            Effect::WithoutWatchList => tally.lists,
             Effect::TwoSeats => self.events,
             Effect::Admission(admission) => self.admission_reached(admission, tally, observer),
             Effect::Stop | Effect::Terminate | Effect::Kill => match manager {

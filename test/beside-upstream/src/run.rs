@@ -163,7 +163,7 @@ impl Run<'_> {
         let renewals = self.observer.with(|observed| observed.renewals.clone());
         let memory = records.iter().map(|(record, _)| record.peak_memory).max().unwrap_or_default();
         Ok(Measurement {
-            fault: self.scene.fault.name.to_owned(),
+            fault: self.scene.fault.name.clone(),
             manager: self.plan.who,
             round: self.plan.round,
             reached: self.scene.reached(&self.tally, &self.observer).await,

@@ -117,10 +117,6 @@ impl Task {
     }
 
     /// Runs the faults and writes the page to `page`. Results and logs are written to `--dir`, or to `folder`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a run cannot be made, or a file cannot be written.
     pub async fn run(&self, programs: Programs, folder: &Path, page: &Path) -> Result<(), SuiteError> {
         let folder = self.folder.as_deref().unwrap_or(folder);
         let logs = folder.join("logs");
@@ -164,7 +160,7 @@ impl Task {
         let faults: Vec<_> = self.faults.iter().filter(possible).copied().collect();
         if !self.resume {
             for fault in &faults {
-                results.remove(fault.name)?;
+                results.remove(&fault.name)?;
             }
         }
         let managers: &[Who] =
@@ -173,7 +169,7 @@ impl Task {
         for round in 1..=self.rounds {
             for fault in &faults {
                 for who in managers {
-                    if !results.contains(fault.name, *who, round) {
+                    if !results.contains(&fault.name, *who, round) {
                         jobs.push_back(Job { fault, who: *who, round });
                     }
                 }
@@ -243,10 +239,6 @@ impl Shared {
 
 /// Runs this manager through a fault on the embedded API server. The fault ends as soon as it has reached the manager, unless
 /// it consists of bursts. Returns the bounds that the manager exceeds.
-///
-/// # Errors
-///
-/// Returns an error if the fault is unknown, or the run cannot be made.
 pub async fn run_embedded(fault: &str, program: &Path, log: &Path) -> Result<Vec<String>, SuiteError> {
     let unknown = || failed(fault.to_owned())(std::io::ErrorKind::NotFound.into());
     let fault = catalogue::find(fault).ok_or_else(unknown)?;

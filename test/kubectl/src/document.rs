@@ -27,10 +27,6 @@ pub enum DocumentError {
 }
 
 /// Writes the table of the report between the markers in the file at `path`.
-///
-/// # Errors
-///
-/// Returns an error if the file cannot be read or written, or has no markers.
 pub fn update(path: &Path, report: &Report) -> Result<(), DocumentError> {
     let file = |source| DocumentError::File { path: path.display().to_string(), source };
     let text = fs::read_to_string(path).map_err(file)?;

@@ -1,25 +1,7 @@
 //! Manifests used by the checks.
 
 /// Deployment `web` with three replicas.
-pub(super) const WEB: &str = "\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-spec:
-  replicas: 3
-  selector:
-    matchLabels:
-      app: web
-  template:
-    metadata:
-      labels:
-        app: web
-    spec:
-      containers:
-      - name: nginx
-        image: nginx:1
-";
+pub(super) const WEB: &str = include_str!("manifests/web.yaml");
 
 /// [`WEB`] with additional lines in its `spec`.
 pub(super) fn web_with(lines: &[&str]) -> String {

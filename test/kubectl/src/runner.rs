@@ -63,11 +63,6 @@ impl Drop for Folder {
 
 /// Runs the checks with all versions.
 ///
-/// # Errors
-///
-/// Returns an error if no temporary directory can be created or the cluster is not reachable. Failed checks are part of
-/// the report.
-///
 /// # Cancel safety
 ///
 /// Dropping the future kills the started processes. The namespaces of the checks remain on an existing cluster.

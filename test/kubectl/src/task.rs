@@ -67,10 +67,6 @@ impl Task {
     /// Runs the checks and prints the results.
     ///
     /// If `kubectl` is not installed, prints a message and succeeds.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the checks cannot run or a check failed.
     pub fn run(&self) -> Result<(), TaskError> {
         let mut versions = Version::installed();
         if self.newest {

@@ -15,27 +15,20 @@ use futures_util::{StreamExt as _, future::try_join_all};
 use kcm_api::{ApiError, Pod};
 use kcm_client::{ApiClient, ClientFactory, ListParams, RateLimit, Request, Server};
 use kcm_clock::{Clock, RealClock};
-use kcm_informer::{ListWatchError, WatchEvent, WatchOptions};
-use kcm_stories::{
-    ClusterError,
-    external::{self, ExternalConfig, ServerProgram},
-};
+use kcm_informer::{WatchEvent, WatchOptions};
+use kcm_stories::external::{self, ExternalConfig, ServerProgram};
 use serde_json::{Value, json};
-use thiserror::Error;
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::TcpStream,
-    runtime,
-    task::{JoinError, JoinHandle},
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, runtime, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::measure::{
-    Measure, ProgramError,
-    process::resident_children,
-    program::{self, failed},
-    table,
+use crate::{
+    error::TaskError,
+    measure::{
+        Measure,
+        process::resident_children,
+        program::{self, failed},
+        table,
+    },
 };
 
 /// Default number of pods.
@@ -76,40 +69,6 @@ pub struct Task {
     sandbox: Option<PathBuf>,
 }
 
-/// Error of the task.
-#[derive(Debug, Error)]
-pub enum TaskError {
-    /// A program cannot be run or inspected.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// A server is too slow.
-    #[error("timeout: {0}")]
-    Late(&'static str),
-    /// A list does not contain all pods.
-    #[error("list contains {found} pods, expected {expected}")]
-    ShortList {
-        /// Number of pods in the list.
-        found: usize,
-        /// Expected number of pods.
-        expected: usize,
-    },
-    /// A request failed.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// A list or watch request failed.
-    #[error(transparent)]
-    ListWatch(#[from] ListWatchError),
-    /// The real API server does not start.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// A response is not JSON.
-    #[error("failed to decode response: {0}")]
-    Json(#[from] serde_json::Error),
-    /// A client task failed.
-    #[error("client task failed: {0}")]
-    Client(#[from] JoinError),
-}
-
 impl Task {
     /// Parses the arguments of `apiserver-load`. Returns `None` if they are invalid.
     pub fn parse(words: &[&str]) -> Option<Self> {
@@ -132,10 +91,6 @@ impl Task {
     }
 
     /// Runs the benchmark and prints the table.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a server does not start, rejects a request, or is too slow.
     pub fn run(&self) -> Result<(), TaskError> {
         program::runtime()?.block_on(self.measure())
     }
@@ -168,7 +123,7 @@ impl Task {
             Ok::<_, TaskError>((child, address, clients))
         };
         let (mut child, address, clients) =
-            timeout(START, ready).await.map_err(|_| TaskError::Late("start of the sandbox"))??;
+            timeout(START, ready).await.map_err(|_| TaskError::Late("start of the sandbox".to_owned()))??;
         let ready = clock.monotonic().saturating_sub(start);
         let mut measured = self.server(&clients, clock, ready).await?;
         let load = Load { api: clients.client("load", RateLimit::UNLIMITED), clock: Arc::clone(clock) };
@@ -268,8 +223,9 @@ impl Load {
                 Ok::<_, ApiError>(())
             })
         });
-        let all =
-            timeout(TIMEOUT, try_join_all(tasks)).await.map_err(|_| TaskError::Late("creating pods"))??;
+        let all = timeout(TIMEOUT, try_join_all(tasks))
+            .await
+            .map_err(|_| TaskError::Late("creating pods".to_owned()))??;
         all.into_iter().collect::<Result<(), _>>()?;
         Ok(per_second(pods, self.clock.monotonic().saturating_sub(start)))
     }
@@ -364,7 +320,9 @@ impl Load {
         }
         let start = self.clock.monotonic();
         self.create(&format!("watched-by-{watchers}"), WRITES, WRITERS).await?;
-        let all = timeout(TIMEOUT, try_join_all(tasks)).await.map_err(|_| TaskError::Late("watching"))??;
+        let all = timeout(TIMEOUT, try_join_all(tasks))
+            .await
+            .map_err(|_| TaskError::Late("watching".to_owned()))??;
         all.into_iter().collect::<Result<(), _>>()?;
         Ok(per_second(WRITES * watchers, self.clock.monotonic().saturating_sub(start)))
     }

@@ -8,14 +8,15 @@
 //! The number depends on compiler, target and profile. It is compared only with numbers of the same build.
 
 use std::{
-    env, fs, io,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
-use thiserror::Error;
+
+use crate::{error::TaskError, measure::program::failed};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Budget of the instructions.
@@ -42,43 +43,6 @@ pub struct Task {
     growth: bool,
 }
 
-/// Error of the task.
-#[derive(Debug, Error)]
-pub enum TaskError {
-    /// A file cannot be read or written.
-    #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// A program cannot be started.
-    #[error("failed to run {program}: {source}")]
-    Run {
-        /// The program.
-        program: &'static str,
-        /// Cause.
-        source: io::Error,
-    },
-    /// A program failed.
-    #[error("{program} failed:\n{output}")]
-    Failed {
-        /// The program.
-        program: &'static str,
-        /// Its output.
-        output: String,
-    },
-    /// A program printed unexpected output.
-    #[error("unexpected output of {0}")]
-    Output(&'static str),
-    /// Sections exceed the budget, or stay below it.
-    #[error(
-        "instructions differ by more than 5%:\n{0}\nIf this is intended, run cargo xtask budget --update"
-    )]
-    Exceeded(String),
-}
-
 /// Sections with their instructions.
 type Instructions = Vec<(String, u64)>;
 
@@ -99,10 +63,6 @@ impl Task {
 
     /// Counts the instructions, and compares them with the file. Prints `SKIPPED` and the reason if they cannot be counted
     /// or compared.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a program fails, or a number differs by more than 5%.
     pub fn run(&self) -> Result<(), TaskError> {
         if let Err(error) = Command::new("valgrind").arg("--version").output() {
             println!("SKIPPED: budget of instructions (valgrind: {error})");
@@ -126,7 +86,7 @@ impl Task {
         let counted: Instructions = names.zip(count(&program, TEST, &[])?).collect();
         if self.update {
             let text = to_text(&build, counted, budget);
-            return fs::write(&path, text).map_err(|source| TaskError::File { path, source });
+            return Ok(fs::write(&path, text).map_err(failed(FILE))?);
         }
         println!("{build}");
         counted.iter().for_each(|(name, number)| println!("{name}: {number}"));
@@ -138,7 +98,7 @@ impl Task {
         let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let text = output("rustc", Command::new(rustc).arg("-vV"))?;
         let field = |name| {
-            text.lines().find_map(|line: &str| line.strip_prefix(name)).ok_or(TaskError::Output("rustc -vV"))
+            text.lines().find_map(|line: &str| line.strip_prefix(name)).ok_or(TaskError::Content("rustc -vV"))
         };
         let profile = if self.release { "release" } else { "dev" };
         Ok(format!("rustc {} {} {profile}", field("release: ")?, field("host: ")?))
@@ -158,13 +118,13 @@ impl Task {
         let program = messages
             .filter(|message| message["target"]["name"] == "budget")
             .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-        program.ok_or(TaskError::Output("cargo test"))
+        program.ok_or(TaskError::Content("cargo test"))
     }
 }
 
 /// Runs a test, and returns the instructions of each of its sections.
 fn count(program: &Path, test: &str, environment: &[(&str, String)]) -> Result<Vec<u64>, TaskError> {
-    let folder = TempDir::new().map_err(|source| TaskError::File { path: env::temp_dir(), source })?;
+    let folder = TempDir::new().map_err(failed("temporary directory"))?;
     let out = folder.path().join("out");
     let mut valgrind = Command::new("valgrind");
     valgrind
@@ -186,7 +146,7 @@ fn count(program: &Path, test: &str, environment: &[(&str, String)]) -> Result<V
         }
         let text = read(&path)?;
         let total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok());
-        sections.push(total.ok_or(TaskError::Output("callgrind"))?);
+        sections.push(total.ok_or(TaskError::Content("callgrind"))?);
     }
 }
 
@@ -199,7 +159,7 @@ fn growth(program: &Path) -> Result<(), TaskError> {
             eprintln!("{workload}: {scale}×");
             let environment = [("BUDGET_WORKLOAD", workload.to_owned()), ("BUDGET_SCALE", scale.to_string())];
             let sections = count(program, GROWTH_TEST, &environment)?;
-            let [_, spent] = sections[..] else { return Err(TaskError::Output("callgrind")) };
+            let [_, spent] = sections[..] else { return Err(TaskError::Content("callgrind")) };
             let objects = workload.trim_start_matches(|char: char| !char.is_ascii_digit());
             each.push(spent / (scale * objects.parse::<u64>().unwrap_or(1)));
         }
@@ -256,13 +216,12 @@ fn to_text(build: &str, counted: Instructions, budget: Vec<(String, Instructions
 }
 
 fn read(path: &Path) -> Result<String, TaskError> {
-    fs::read_to_string(path).map_err(|source| TaskError::File { path: path.to_owned(), source })
+    Ok(fs::read_to_string(path).map_err(failed(path.display().to_string()))?)
 }
 
 /// Runs a program and returns its standard output.
 fn output(program: &'static str, command: &mut Command) -> Result<String, TaskError> {
-    let Output { status, stdout, stderr } =
-        command.output().map_err(|source| TaskError::Run { program, source })?;
+    let Output { status, stdout, stderr } = command.output().map_err(failed(program))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !status.success() {
         return Err(TaskError::Failed { program, output: text(&stdout) + &text(&stderr) });

@@ -11,9 +11,11 @@ use std::{
 use kcm_clock::{Clock as _, RealClock};
 use serde::Deserialize;
 use tempfile::TempDir;
-use thiserror::Error;
 
-use crate::measure::program::{ProgramError, failed};
+use crate::{
+    error::TaskError,
+    measure::program::{ProgramError, failed},
+};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const PAGE: &str = "docs/performance.md";
@@ -28,20 +30,6 @@ const COMMANDS: [(&str, &[&str]); 2] = [
 const CRATES: usize = 10;
 /// Unit of the times in `/proc/PID/stat`, `USER_HZ`. It is 100 on all platforms of Rust's standard library with `/proc`.
 const TICKS_PER_SECOND: f64 = 100.0;
-
-/// Error of the task.
-#[derive(Debug, Error)]
-pub enum TaskError {
-    /// A file or program cannot be used.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// The build failed.
-    #[error("{0} failed")]
-    Build(&'static str),
-    /// A file has an unexpected content.
-    #[error("unexpected content of {0}")]
-    Content(String),
-}
 
 /// Times of a command.
 struct Times {
@@ -61,16 +49,12 @@ struct Unit {
 }
 
 /// Builds both commands, and writes their times to `docs/performance.md`.
-///
-/// # Errors
-///
-/// Returns an error if a build fails, or the page cannot be written.
 pub fn run() -> Result<(), TaskError> {
     let times = COMMANDS.iter().map(|(command, arguments)| build(command, arguments));
     let text = table(&times.collect::<Result<Vec<_>, _>>()?);
     let path = Path::new(ROOT).join(PAGE);
     let page = fs::read_to_string(&path).map_err(failed(PAGE))?;
-    let page = replaced(&page, &text).ok_or_else(|| TaskError::Content(PAGE.to_owned()))?;
+    let page = replaced(&page, &text).ok_or_else(|| TaskError::Content(PAGE))?;
     Ok(fs::write(&path, page).map_err(failed(PAGE))?)
 }
 
@@ -86,13 +70,13 @@ fn build(command: &'static str, arguments: &[&str]) -> Result<Times, TaskError> 
         .status()
         .map_err(failed("cargo"))?;
     if !status.success() {
-        return Err(TaskError::Build(command));
+        return Err(ProgramError::Build(command).into());
     }
     let wall = clock.monotonic().saturating_sub(started);
     let cpu = cpu_of_children()? - cpu;
     let path = target.path().join("cargo-timings/cargo-timing.html");
     let report = fs::read_to_string(&path).map_err(failed(path.display().to_string()))?;
-    let crates = crates(&report).ok_or_else(|| TaskError::Content("cargo-timing.html".to_owned()))?;
+    let crates = crates(&report).ok_or_else(|| TaskError::Content("cargo-timing.html"))?;
     Ok(Times { command, wall, cpu, crates })
 }
 
@@ -105,7 +89,7 @@ fn cpu_of_children() -> Result<f64, TaskError> {
     let ticks: Vec<f64> = fields.skip(13).take(2).filter_map(|field| field.parse().ok()).collect();
     match ticks[..] {
         [user, system] => Ok((user + system) / TICKS_PER_SECOND),
-        _ => Err(TaskError::Content("/proc/self/stat".to_owned())),
+        _ => Err(TaskError::Content("/proc/self/stat")),
     }
 }
 

@@ -3,6 +3,9 @@
 pub mod apiserver_load;
 pub mod budget;
 pub mod build_times;
+mod error;
 pub mod manager_load;
 pub mod manager_memory;
 pub mod measure;
+
+pub use error::TaskError;

@@ -18,7 +18,6 @@
 //! | takeover | time from the end of the leader to the first write of the standby, after SIGTERM also with many pods | as for start |
 
 mod bench;
-mod error;
 mod load_cluster;
 mod manager;
 mod server;
@@ -30,13 +29,15 @@ use std::{env, path::PathBuf, sync::Arc};
 use kcm_client::Server;
 use kcm_clock::{Clock, RealClock};
 
-use crate::measure::{
-    Measure,
-    program::{self, failed},
-    table,
+use crate::{
+    error::TaskError,
+    measure::{
+        Measure,
+        program::{self, failed},
+        table,
+    },
 };
 use bench::Bench;
-pub use error::TaskError;
 use load_cluster::{LoadCluster, PODS_EACH};
 use manager::ManagerProgram;
 use server::ServerProgram;
@@ -94,10 +95,6 @@ impl Task {
     }
 
     /// Runs the benchmark and prints the tables.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a program does not start, exits, or is too slow.
     pub fn run(&self) -> Result<(), TaskError> {
         program::runtime()?.block_on(async {
             let clock: Arc<dyn Clock> = Arc::new(RealClock::new());

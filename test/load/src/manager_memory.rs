@@ -17,7 +17,7 @@ pub use size::Task as SizeTask;
 pub use soak::Task as SoakTask;
 
 use crate::{
-    manager_load::TaskError,
+    error::TaskError,
     measure::{
         process::{processor_time, resident},
         program::{self, failed},

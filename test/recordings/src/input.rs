@@ -44,10 +44,6 @@ pub enum InputError {
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 /// Reads the cases in the file `name`, one per line; `-` is stdin.
-///
-/// # Errors
-///
-/// Returns an error if the file cannot be read, is truncated, or has a line that is not JSON.
 pub fn cases(name: &str) -> Result<Vec<Value>, InputError> {
     let read = |source| InputError::Read { name: name.to_owned(), source };
     let bytes = if name == "-" {

@@ -105,10 +105,6 @@ impl Task {
     }
 
     /// Plays and records the stories, prints the results, and compares with recorded runs if requested.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a prerequisite is missing, or a story fails or differs.
     pub fn run(&self) -> Result<(), TaskError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

@@ -373,10 +373,6 @@ pub enum LoadError {
 }
 
 /// Loads the scenarios of a directory, in the order of the files' names.
-///
-/// # Errors
-///
-/// If a file cannot be read or parsed, or a scenario has an unknown name.
 pub fn load(directory: &Path) -> Result<Vec<Scenario>, LoadError> {
     let mut scenarios: Vec<Scenario> = Vec::new();
     for (path, text) in read(directory)? {

@@ -296,10 +296,6 @@ fn merge_members(target: &mut Value, patch: &Value) {
 }
 
 /// Loads the scenarios of a directory, in the order of the files' names.
-///
-/// # Errors
-///
-/// If a file cannot be read or parsed, or a scenario has an unknown name.
 pub fn load_workloads(directory: &Path) -> Result<Vec<WorkloadScenario>, LoadError> {
     let mut scenarios: Vec<WorkloadScenario> = Vec::new();
     for (path, text) in crate::scenario::read(directory)? {

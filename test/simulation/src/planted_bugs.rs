@@ -83,10 +83,6 @@ impl Task {
     }
 
     /// Plants the bugs, runs the simulation with each, and prints a table.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a bug cannot be planted or is not found.
     pub fn run(&self) -> Result<(), TaskError> {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let patches = Patch::read_all(&tree.join(FOLDER))?;
@@ -135,10 +131,6 @@ impl Task {
 /// Runs seeds with the bug that the environment names, and prints `seed | rules` of the first that finds it.
 ///
 /// Only programs built from a tree with planted bugs have any.
-///
-/// # Errors
-///
-/// Returns an error if a simulation cannot be run.
 pub fn find(jobs: usize) -> Result<(), TaskError> {
     let found = each_seed(
         0..SEEDS,
@@ -168,10 +160,6 @@ fn plant(patches: &[Patch], tree: &Path, copy: &Path) -> Result<(), TaskError> {
 }
 
 /// The text of all files that patches change, with all bugs planted.
-///
-/// # Errors
-///
-/// Returns an error if a patch cannot be applied.
 pub fn planted(patches: &[Patch], tree: &Path) -> Result<BTreeMap<String, String>, PatchError> {
     let mut sources = BTreeMap::new();
     for patch in patches {

@@ -81,10 +81,6 @@ impl Task {
     }
 
     /// Runs the simulations and prints what they find.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if rules are violated or a simulation cannot be run.
     pub fn run(&self) -> Result<(), TaskError> {
         if let Some(file) = &self.file {
             return self.play(&Scenario::read(file)?);

@@ -37,10 +37,6 @@ pub(super) struct Test {
 }
 
 /// Returns the tests that a report selects. In the report of a dry run, all of them pass.
-///
-/// # Errors
-///
-/// Returns an error if the text is not a report.
 pub(super) fn tests(json: &[u8]) -> Result<Vec<Test>, serde_json::Error> {
     let suites: Vec<Suite> = serde_json::from_slice(json)?;
     let specs = suites.into_iter().flat_map(|suite| suite.spec_reports);

@@ -49,11 +49,6 @@ pub enum TaskError {
 }
 
 /// Reads the results in `folder` and writes the page.
-///
-/// # Errors
-///
-/// Returns an error if a result is missing or invalid, the page cannot be written, or an entry of the list of tests that
-/// are not run matches no test.
 pub fn run(folder: &Path) -> Result<(), TaskError> {
     let scope = OutOfScope::parse(&text(&Path::new(ROOT).join(OUT_OF_SCOPE))?);
     let mut integration = Vec::new();

@@ -146,27 +146,7 @@ resources, taints or priority.
     }
 }
 
-const HOW_TO_RUN: &str = "
-## How to run
-
-```sh
-test/upstream/run KUBERNETES
-```
-
-`KUBERNETES` is the path of a Kubernetes v1.36 tree, which is not changed. The script builds the programs of this project
-and the tests, runs them and writes this page. It requires `go`, `etcd` and `kubectl` v1.36 in `PATH`. Without a tree it
-prints SKIPPED.
-
-* The *integration tests* start servers and controllers in their own process. The script builds them with
-  [functions](../test/upstream/servers.go.txt) that start the sandbox (`--bare`) and the manager instead. A test
-  with subtests counts as its subtests.
-* The *e2e tests of workloads* are those of Deployment, ReplicaSet and ReplicationController. They are run three times.
-* The *other e2e tests* are those of the API server, `kubectl` and PodDisruptionBudgets that are not conformance tests and
-  require no feature by their labels.
-* Each run of e2e tests uses a new sandbox (`--tls --nodes 2`). No object is created beforehand.
-* [out-of-scope.txt](../test/upstream/out-of-scope.txt) lists the tests that are not run, with reasons. A test that
-  is neither run nor listed counts as failed.
-";
+const HOW_TO_RUN: &str = include_str!("how_to_run.txt");
 
 impl Page<'_> {
     /// Writes a table of each package with a column per run.

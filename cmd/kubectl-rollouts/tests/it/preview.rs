@@ -11,8 +11,7 @@ use std::{
 };
 
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, AuditEvent, Faults, ListOptions, PatchType, Resource, Subresource,
-    WriteOptions,
+    ApiServer, ApiServerConfig, AuditEvent, Faults, ListOptions, Patch, Resource, Subresource, WriteOptions,
 };
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::ManagerConfig;
@@ -254,9 +253,9 @@ fn newest_refusal_is_that_of_an_event() {
         "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "failed calling webhook",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }] } });
-    let (name, type_, options) = (set.name(), PatchType::Merge, WriteOptions::default());
+    let (name, failure, options) = (set.name(), Patch::merge(failure), WriteOptions::default());
     let sets = Resource::REPLICA_SETS;
-    cluster.server.patch(sets, "default", name, Some(Subresource::Status), type_, failure, &options).unwrap();
+    cluster.server.patch(sets, "default", name, Some(Subresource::Status), failure, &options).unwrap();
     let event = json!({
         "metadata": { "name": "web.1", "namespace": "default", "uid": "event" }, "type": "Warning",
         "reason": "FailedCreate", "message": "Error creating: \u{1b}[31mpolicy\u{9b}2J\u{7f}\u{202e}",

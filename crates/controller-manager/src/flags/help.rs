@@ -2,122 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{FLAGS, Flag, FlagKind};
+use super::{FLAGS, Flag, FlagKind, table::topics};
 use crate::version::{BINARY, KUBERNETES_VERSION};
 
 /// Maximum length of a line of text, without its indentation.
 const WIDTH: usize = 100;
-
-/// Flags that have a help text, by topic.
-const TOPICS: &[(&str, &[&str])] = &[
-    (
-        "API server",
-        &[
-            "kubeconfig",
-            "master",
-            "kube-api-qps",
-            "kube-api-burst",
-            "kube-api-content-type",
-            "use-service-account-credentials",
-        ],
-    ),
-    (
-        "Controllers",
-        &[
-            "controllers",
-            "concurrent-deployment-syncs",
-            "concurrent-replicaset-syncs",
-            "concurrent-rc-syncs",
-            "min-resync-period",
-            "controller-start-interval",
-            "controller-shutdown-timeout",
-            "feature-gates",
-            "emulated-version",
-            "min-compatibility-version",
-        ],
-    ),
-    (
-        "Leader election",
-        &[
-            "leader-elect",
-            "leader-elect-lease-duration",
-            "leader-elect-renew-deadline",
-            "leader-elect-retry-period",
-            "leader-elect-resource-lock",
-            "leader-elect-resource-name",
-            "leader-elect-resource-namespace",
-            "enable-leader-migration",
-            "leader-migration-config",
-        ],
-    ),
-    (
-        "Secure serving",
-        &[
-            "secure-port",
-            "bind-address",
-            "cert-dir",
-            "tls-cert-file",
-            "tls-private-key-file",
-            "tls-sni-cert-key",
-            "tls-min-version",
-            "tls-cipher-suites",
-            "tls-curve-preferences",
-            "disable-http2-serving",
-            "http2-max-streams-per-connection",
-            "permit-address-sharing",
-            "permit-port-sharing",
-        ],
-    ),
-    (
-        "Authentication",
-        &[
-            "authentication-kubeconfig",
-            "authentication-skip-lookup",
-            "authentication-tolerate-lookup-failure",
-            "authentication-token-webhook-cache-ttl",
-            "client-ca-file",
-            "requestheader-client-ca-file",
-            "requestheader-allowed-names",
-            "requestheader-username-headers",
-            "requestheader-uid-headers",
-            "requestheader-group-headers",
-            "requestheader-extra-headers-prefix",
-        ],
-    ),
-    (
-        "Authorization",
-        &[
-            "authorization-kubeconfig",
-            "authorization-always-allow-paths",
-            "authorization-webhook-cache-authorized-ttl",
-            "authorization-webhook-cache-unauthorized-ttl",
-        ],
-    ),
-    (
-        "Logging",
-        &[
-            "v",
-            "vmodule",
-            "logging-format",
-            "log-text-split-stream",
-            "log-json-split-stream",
-            "log-text-info-buffer-size",
-            "log-json-info-buffer-size",
-            "log-flush-frequency",
-        ],
-    ),
-    (
-        "Metrics",
-        &[
-            "disabled-metrics",
-            "allow-metric-labels",
-            "allow-metric-labels-manifest",
-            "show-hidden-metrics-for-version",
-        ],
-    ),
-    ("Debugging", &["profiling", "contention-profiling"]),
-    ("General", &["help", "version"]),
-];
 
 /// Help text: the flags of this binary by topic, then the names of all other flags.
 ///
@@ -129,9 +18,9 @@ pub(crate) fn help(details: &[(&str, String)]) -> String {
          Usage:\n  {BINARY} [flags]\n",
     );
     // Writing to a `String` does not fail, here and below.
-    for (topic, names) in TOPICS {
+    for (topic, flags) in topics() {
         let _ = writeln!(text, "\n{topic}:\n");
-        for flag in names.iter().filter_map(|name| FLAGS.iter().find(|flag| flag.name == *name)) {
+        for flag in flags.filter_map(|(name, _)| FLAGS.iter().find(|flag| flag.name == name)) {
             let detail = details.iter().find(|(name, _)| *name == flag.name);
             entry(&mut text, flag, detail.map_or("", |(_, detail)| detail));
         }
@@ -185,17 +74,7 @@ fn wrap(paragraph: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-
-    #[test]
-    fn topics_contain_each_flag_with_a_help_text_once() {
-        let names: Vec<_> = TOPICS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        let with_help = FLAGS.iter().filter(|flag| flag.help.is_some()).map(|flag| flag.name);
-        assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), with_help.collect());
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-    }
 
     #[test]
     fn lists_other_flags_by_name_except_deprecated_ones() {

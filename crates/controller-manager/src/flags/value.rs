@@ -46,28 +46,35 @@ pub enum FlagKind {
     Version,
 }
 
+/// Types by their names in upstream's `--help`.
+const KINDS: [(&str, FlagKind); 17] = [
+    ("bool", FlagKind::Bool),
+    ("string", FlagKind::Text),
+    ("strings", FlagKind::List),
+    ("int32", FlagKind::Int32),
+    ("int", FlagKind::Int),
+    ("int32Slice", FlagKind::Int32List),
+    ("float32", FlagKind::Float32),
+    ("float", FlagKind::Float),
+    ("duration", FlagKind::Duration),
+    ("ip", FlagKind::Address),
+    ("quantity", FlagKind::Quantity),
+    ("namedCertKey", FlagKind::CertKeys),
+    ("stringToString", FlagKind::Map),
+    ("colonSeparatedMultimapStringString", FlagKind::Gates),
+    ("Level", FlagKind::Level),
+    ("pattern=N,...", FlagKind::Modules),
+    ("version", FlagKind::Version),
+];
+
 impl FlagKind {
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+
     /// Name of the type in upstream's `--help`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::Text => "string",
-            Self::List => "strings",
-            Self::Int32 => "int32",
-            Self::Int => "int",
-            Self::Int32List => "int32Slice",
-            Self::Float32 => "float32",
-            Self::Float => "float",
-            Self::Duration => "duration",
-            Self::Address => "ip",
-            Self::Quantity => "quantity",
-            Self::CertKeys => "namedCertKey",
-            Self::Map => "stringToString",
-            Self::Gates => "colonSeparatedMultimapStringString",
-            Self::Level => "Level",
-            Self::Modules => "pattern=N,...",
-            Self::Version => "version",
-        }
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
     /// Value of a flag without a value. `None` if the value is required.

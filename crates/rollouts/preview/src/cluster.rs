@@ -9,7 +9,7 @@ use std::{
 use kcm_api::{Deployment, condition_type::REPLICA_FAILURE};
 use kcm_apiserver::{
     AdmissionHook, ApiServer, ApiServerConfig, ApiStatus, AuditEvent, DeleteOptions, Faults, HistoryLimits,
-    ListOptions, Object, PatchType, Resource, WatchEvent, WatchStart, WriteOptions,
+    ListOptions, Object, Patch, Resource, WatchEvent, WatchStart, WriteOptions,
 };
 use kcm_client::{ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
@@ -316,9 +316,14 @@ fn perform(
     let (namespace, name) = (&snapshot.namespace, &snapshot.name);
     match request {
         ChangeRequest::Create(object) => server.create(resource, namespace, object.clone(), &options),
-        ChangeRequest::Patch { type_, body } => {
-            server.patch(resource, namespace, name, None, *type_, body.clone(), &options)
-        }
+        ChangeRequest::Patch { type_, body } => server.patch(
+            resource,
+            namespace,
+            name,
+            None,
+            Patch { form: *type_, body: body.clone() },
+            &options,
+        ),
         ChangeRequest::Replace(object) => server.update(resource, namespace, object.clone(), &options),
     }
 }
@@ -451,7 +456,7 @@ impl Recorder {
             let (resource, namespace) = (Resource::PODS, &object.namespace);
             let options = WriteOptions::default();
             // The pod exists, and annotations are valid.
-            let _ = server.patch(resource, namespace, name, None, PatchType::Strategic, never, &options);
+            let _ = server.patch(resource, namespace, name, None, Patch::strategic(never), &options);
         }
     }
 

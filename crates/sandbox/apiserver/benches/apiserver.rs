@@ -7,7 +7,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, DeleteOptions, PatchType, Resource, Subresource, WatchStart, WriteOptions,
+    ApiServer, ApiServerConfig, DeleteOptions, Patch, Resource, Subresource, WatchStart, WriteOptions,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -66,7 +66,7 @@ fn writes(c: &mut Criterion) {
         b.iter(|| {
             ready = !ready;
             let patch = json!({"status": {"conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}});
-            server.patch(PODS, "default", "web-000001", Some(Subresource::Status), PatchType::Strategic, patch, &options)
+            server.patch(PODS, "default", "web-000001", Some(Subresource::Status), Patch::strategic(patch), &options)
         });
     });
     group.finish();
@@ -116,8 +116,7 @@ fn watches(c: &mut Criterion) {
                     n += 1;
                     let patch = json!({"metadata": {"annotations": {"n": n.to_string()}}});
                     let options = WriteOptions::default();
-                    let _ =
-                        server.patch(PODS, "default", "web-000001", None, PatchType::Merge, patch, &options);
+                    let _ = server.patch(PODS, "default", "web-000001", None, Patch::merge(patch), &options);
                     for watcher in &mut open {
                         if let Ok(Some(event)) = watcher.try_next() {
                             black_box(event.object().map(|object| object.json().len()));

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use managers::{Manager, Managers};
 use set::Set;
 use topology::Topology;
+pub(crate) use topology::associative_list;
 use walk::{Comparison, compare, field_set, merge, remove_items, validation_error};
 
 use crate::{

@@ -80,10 +80,6 @@ impl Kind {
     }
 
     /// Brings an object into normal form.
-    ///
-    /// # Errors
-    ///
-    /// As [`strict::decode_value`].
     pub(crate) fn decode(&self, object: Value) -> Result<Decoded, DecodeError> {
         match &self.custom {
             Some(custom) => custom.decode(object),

@@ -28,10 +28,6 @@ fn requirement(key: &str, operator: Operator, values: impl IntoIterator<Item = S
 
 impl LabelSelector {
     /// Parses the `labelSelector` parameter: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`.
-    ///
-    /// # Errors
-    ///
-    /// The syntax is invalid.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Lexer { rest: text }.collect::<Vec<_>>().into_iter().peekable();
         let mut requirements = Vec::new();

@@ -99,7 +99,7 @@ pub use options::{
     DeleteOptions, DeletionPropagation, FieldValidation, ListOptions, PatchType, Preconditions,
     ResourceVersionMatch, WriteOptions,
 };
-pub use registry::pod_resources;
+pub use registry::{Patch, pod_resources};
 pub use resource::Resource;
 pub use selector::{FieldSelector, Selection};
 pub use server::{AdmissionHook, ApiServer, ApiServerConfig, LogSource};

@@ -32,7 +32,8 @@ use crate::{
 };
 
 pub(crate) use delete::Deleted;
-pub(crate) use modify::{Patch, WriteScope};
+pub use modify::Patch;
+pub(crate) use modify::{WriteScope, WriteTarget};
 pub use quota::pod_resources;
 pub(crate) use subresources::scale_of;
 

@@ -76,11 +76,11 @@ impl ServedVersion {
 macro_rules! resources {
     ($($(#[$doc:meta])* $name:ident = $group:tt / $version:literal $kind:literal {
         names: $plural:literal, $singular:literal, $short:expr,
-        categories: $categories:expr,
         namespaced: $namespaced:literal,
-        subresources: $subresources:expr,
-        served_versions: $served_versions:expr,
-        strategy: $strategy:expr $(,)?
+        $(categories: $categories:expr,)?
+        $(subresources: $subresources:expr,)?
+        $(served_versions: $served_versions:expr,)?
+        strategy: $strategy:expr,
     })*) => {
         #[expect(clippy::upper_case_acronyms, non_camel_case_types, reason = "named after the constants")]
         #[repr(u16)]
@@ -90,6 +90,7 @@ macro_rules! resources {
             $($(#[$doc])* pub const $name: Self = Self(Index::$name as u16);)*
         }
 
+        #[expect(clippy::needless_update, reason = "a row may have all fields")]
         static TABLE: &[Definition] = &[$(Definition {
             group: $group,
             version: $version,
@@ -97,14 +98,34 @@ macro_rules! resources {
             plural: $plural,
             singular: $singular,
             short_names: &$short,
-            categories: &$categories,
             namespaced: $namespaced,
-            subresources: &$subresources,
+            $(categories: &$categories,)?
+            $(subresources: &$subresources,)?
+            $(served_versions: &$served_versions,)?
             api_version: api_version!($group, $version),
             type_header: concat!("{\"apiVersion\":\"", api_version!($group, $version), "\",\"kind\":\"", $kind, "\""),
-            served_versions: &$served_versions,
             strategy: &$strategy,
+            ..Definition::CUSTOM
         }),*];
+    };
+}
+
+impl Definition {
+    /// Custom resource, without its names: its CustomResourceDefinition has the rest.
+    const CUSTOM: Self = Self {
+        group: "",
+        version: "",
+        kind: "",
+        plural: "",
+        singular: "",
+        short_names: &[],
+        categories: &[],
+        namespaced: false,
+        subresources: &[],
+        api_version: "",
+        type_header: "",
+        served_versions: &[],
+        strategy: &strategy::core::Plain,
     };
 }
 
@@ -123,134 +144,107 @@ resources! {
     /// `apps/v1` Deployments.
     DEPLOYMENTS = "apps" / "v1" "Deployment" {
         names: "deployments", "deployment", ["deploy"],
-        categories: ["all"],
         namespaced: true,
+        categories: ["all"],
         subresources: [Scale, Status],
-        served_versions: [],
         strategy: strategy::apps::Deployment,
     }
     /// `apps/v1` ReplicaSets.
     REPLICA_SETS = "apps" / "v1" "ReplicaSet" {
         names: "replicasets", "replicaset", ["rs"],
-        categories: ["all"],
         namespaced: true,
+        categories: ["all"],
         subresources: [Scale, Status],
-        served_versions: [],
         strategy: strategy::apps::ReplicaSet,
     }
     /// `v1` Pods.
     PODS = "" / "v1" "Pod" {
         names: "pods", "pod", ["po"],
-        categories: ["all"],
         namespaced: true,
+        categories: ["all"],
         subresources: [Binding, Eviction, Log, Proxy, Status],
-        served_versions: [],
         strategy: strategy::pod::Pod,
     }
     /// `v1` Events, also served as `events.k8s.io/v1`.
     EVENTS = "" / "v1" "Event" {
         names: "events", "event", ["ev"],
-        categories: [],
         namespaced: true,
-        subresources: [],
         served_versions: [ServedVersion::EventsV1],
         strategy: strategy::core::Event,
     }
     /// `v1` Namespaces.
     NAMESPACES = "" / "v1" "Namespace" {
         names: "namespaces", "namespace", ["ns"],
-        categories: [],
         namespaced: false,
         subresources: [Finalize, Status],
-        served_versions: [],
         strategy: strategy::core::Namespace,
     }
     /// `v1` Nodes.
     NODES = "" / "v1" "Node" {
         names: "nodes", "node", ["no"],
-        categories: [],
         namespaced: false,
         subresources: [Status],
-        served_versions: [],
         strategy: strategy::core::Node,
     }
     /// `coordination.k8s.io/v1` Leases.
     LEASES = "coordination.k8s.io" / "v1" "Lease" {
         names: "leases", "lease", [],
-        categories: [],
         namespaced: true,
-        subresources: [],
-        served_versions: [],
         strategy: strategy::core::Lease,
     }
     /// `v1` ConfigMaps.
     CONFIG_MAPS = "" / "v1" "ConfigMap" {
         names: "configmaps", "configmap", ["cm"],
-        categories: [],
         namespaced: true,
-        subresources: [],
-        served_versions: [],
         strategy: strategy::core::Plain,
     }
     /// `v1` ServiceAccounts.
     SERVICE_ACCOUNTS = "" / "v1" "ServiceAccount" {
         names: "serviceaccounts", "serviceaccount", ["sa"],
-        categories: [],
         namespaced: true,
-        subresources: [],
-        served_versions: [],
         strategy: strategy::core::ServiceAccount,
     }
     /// `v1` Secrets.
     SECRETS = "" / "v1" "Secret" {
         names: "secrets", "secret", [],
-        categories: [],
         namespaced: true,
-        subresources: [],
-        served_versions: [],
         strategy: strategy::core::Secret,
     }
     /// `v1` Services. No traffic is routed; their `proxy` subresource reaches the pods that they select.
     SERVICES = "" / "v1" "Service" {
         names: "services", "service", ["svc"],
-        categories: ["all"],
         namespaced: true,
+        categories: ["all"],
         subresources: [Proxy, Status],
-        served_versions: [],
         strategy: strategy::stored_only::Service,
     }
     /// `v1` ReplicationControllers.
     REPLICATION_CONTROLLERS = "" / "v1" "ReplicationController" {
         names: "replicationcontrollers", "replicationcontroller", ["rc"],
-        categories: ["all"],
         namespaced: true,
+        categories: ["all"],
         subresources: [Scale, Status],
-        served_versions: [],
         strategy: strategy::core::ReplicationController,
     }
     /// `v1` ResourceQuotas.
     RESOURCE_QUOTAS = "" / "v1" "ResourceQuota" {
         names: "resourcequotas", "resourcequota", ["quota"],
-        categories: [],
         namespaced: true,
         subresources: [Status],
-        served_versions: [],
         strategy: strategy::stored_only::ResourceQuota,
     }
     /// `policy/v1` PodDisruptionBudgets, which evictions respect.
     POD_DISRUPTION_BUDGETS = "policy" / "v1" "PodDisruptionBudget" {
         names: "poddisruptionbudgets", "poddisruptionbudget", ["pdb"],
-        categories: [],
         namespaced: true,
         subresources: [Status],
-        served_versions: [],
         strategy: strategy::stored_only::PodDisruptionBudget,
     }
     /// `autoscaling/v2` HorizontalPodAutoscalers, also served as `autoscaling/v1`. They are stored without effect.
     HORIZONTAL_POD_AUTOSCALERS = "autoscaling" / "v2" "HorizontalPodAutoscaler" {
         names: "horizontalpodautoscalers", "horizontalpodautoscaler", ["hpa"],
-        categories: ["all"],
         namespaced: true,
+        categories: ["all"],
         subresources: [Status],
         served_versions: [ServedVersion::AutoscalingV1],
         strategy: strategy::stored_only::HorizontalPodAutoscaler,
@@ -258,19 +252,15 @@ resources! {
     /// `scheduling.k8s.io/v1` PriorityClasses, which set the priority of pods.
     PRIORITY_CLASSES = "scheduling.k8s.io" / "v1" "PriorityClass" {
         names: "priorityclasses", "priorityclass", ["pc"],
-        categories: [],
         namespaced: false,
-        subresources: [],
-        served_versions: [],
         strategy: strategy::stored_only::PriorityClass,
     }
     /// `apiextensions.k8s.io/v1` CustomResourceDefinitions.
     CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" / "v1" "CustomResourceDefinition" {
         names: "customresourcedefinitions", "customresourcedefinition", ["crd", "crds"],
-        categories: ["api-extensions"],
         namespaced: false,
+        categories: ["api-extensions"],
         subresources: [Status],
-        served_versions: [],
         strategy: strategy::definition::CustomResourceDefinition,
     }
 }
@@ -296,20 +286,13 @@ impl Resource {
         let mut custom = CUSTOM.write();
         let position = custom.iter().position(is_same).unwrap_or_else(|| {
             let leak = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
+            let (group, kind, plural) = (leak(group), leak(kind), leak(plural));
             custom.push(Box::leak(Box::new(Definition {
-                group: leak(group),
-                version: "",
-                kind: leak(kind),
-                plural: leak(plural),
-                singular: "",
-                short_names: &[],
-                categories: &[],
+                group,
+                kind,
+                plural,
                 namespaced,
-                subresources: &[],
-                api_version: "",
-                type_header: "",
-                served_versions: &[],
-                strategy: &strategy::core::Plain,
+                ..Definition::CUSTOM
             })));
             custom.len() - 1
         });

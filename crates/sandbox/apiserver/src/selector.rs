@@ -20,10 +20,6 @@ pub struct Selection {
 
 impl Selection {
     /// Parses a label selector.
-    ///
-    /// # Errors
-    ///
-    /// The syntax is invalid.
     pub fn labels(labels: &str) -> Result<Self, SelectorError> {
         Ok(Self { labels: LabelSelector::parse(labels)?, fields: FieldSelector::default() })
     }

@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     ApiStatus, AuditSink, Backup, DeleteOptions, Disk, Faults, HistoryLimits, ListOptions, Object,
-    ObjectList, PatchType, Resource, Row, Selection, Subresource, WatchStart, Watcher, WriteOptions,
+    ObjectList, Resource, Row, Selection, Subresource, WatchStart, Watcher, WriteOptions,
     custom::CustomResources,
     http::documents::{Documents, GroupVersion},
     json::str_at,
     kind::Kind,
-    registry::{Patch, Registry, WriteScope, quota, scale_of},
+    registry::{Patch, Registry, WriteScope, WriteTarget, quota, scale_of},
     store::Store,
 };
 
@@ -270,10 +270,6 @@ impl ApiServer {
 
     /// Replaces a namespace's `spec.finalizers` by those in `object`. A terminating namespace is removed with its last
     /// finalizer.
-    ///
-    /// # Errors
-    ///
-    /// As [`update`](Self::update).
     pub fn finalize(&self, object: Value, options: &WriteOptions) -> Result<Arc<Object>, ApiStatus> {
         self.update_part(Resource::NAMESPACES, "", WriteScope::Finalize, object, options)
     }
@@ -282,14 +278,15 @@ impl ApiServer {
         &self,
         resource: Resource,
         namespace: &str,
-        part: WriteScope,
+        scope: WriteScope,
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
         let kind = self.kind_of(resource, &object)?;
         let object = decode(&kind, object)?;
-        let name = str_at(&object, &["metadata", "name"]).to_owned();
-        Ok(self.registry.update(&kind, namespace, &name, part, object, options)?.object)
+        let name = &str_at(&object, &["metadata", "name"]).to_owned();
+        let target = WriteTarget { kind: &kind, namespace, name, scope };
+        Ok(self.registry.update(target, object, options)?.object)
     }
 
     /// Patches an object, its status or its scale. Returns the object; for a scale the scaled object.
@@ -297,20 +294,18 @@ impl ApiServer {
     /// # Errors
     ///
     /// As [`update`](Self::update); also if the patch is invalid, and 405 for another subresource.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
+    #[expect(clippy::needless_pass_by_value, reason = "callers create the patch in the call")]
     pub fn patch(
         &self,
         resource: Resource,
         namespace: &str,
         name: &str,
         subresource: Option<Subresource>,
-        form: PatchType,
-        patch: Value,
+        patch: Patch,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
-        let patch = Patch { form, body: patch };
         let kind = self.registry.kind(resource, "")?;
-        let part = match subresource {
+        let scope = match subresource {
             None => WriteScope::Main,
             Some(subresource) if !kind.has(subresource) => return Err(ApiStatus::method_not_allowed()),
             Some(Subresource::Status) => WriteScope::Status,
@@ -319,7 +314,8 @@ impl ApiServer {
             }
             Some(_) => return Err(ApiStatus::method_not_allowed()),
         };
-        Ok(self.registry.patch(&kind, None, namespace, name, part, &patch, options)?.object)
+        let target = WriteTarget { kind: &kind, namespace, name, scope };
+        Ok(self.registry.patch(target, None, &patch, options)?.object)
     }
 
     /// Returns an object's `autoscaling/v1` Scale.

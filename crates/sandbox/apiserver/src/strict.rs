@@ -126,10 +126,6 @@ pub fn decode(api_version: &str, kind: &str, raw: &[u8]) -> Result<Decoded, Deco
 }
 
 /// Decodes a parsed value, such as the result of a patch. Duplicate fields are not detected, because parsing drops them.
-///
-/// # Errors
-///
-/// As [`decode`].
 pub fn decode_value(api_version: &str, kind: &str, object: Value) -> Result<Decoded, DecodeError> {
     let root = find(api_version, kind)?;
     let mut context = Context::new(&SCHEMA);
@@ -138,10 +134,6 @@ pub fn decode_value(api_version: &str, kind: &str, object: Value) -> Result<Deco
 }
 
 /// Parses an object of no built-in type. Returns it with strict errors about duplicate fields.
-///
-/// # Errors
-///
-/// The text is not JSON.
 pub(crate) fn decode_untyped(kind: &str, raw: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
     let (mut path, mut errors) = (String::new(), Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(raw);

@@ -4,7 +4,7 @@
 use std::{alloc::System, sync::Arc};
 
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, DeleteOptions, HistoryLimits, PatchType, Resource, Subresource, WriteOptions,
+    ApiServer, ApiServerConfig, DeleteOptions, HistoryLimits, Patch, Resource, Subresource, WriteOptions,
 };
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -70,10 +70,8 @@ impl Cluster {
                     "image": "registry.example/shop/web:1.29", "state": {"running": {"startedAt": time}},
                 }],
             }});
-            let (part, form) = (Some(Subresource::Status), PatchType::Strategic);
-            self.0
-                .patch(Resource::PODS, "default", &name, part, form, status, &WriteOptions::default())
-                .unwrap();
+            let (part, patch) = (Some(Subresource::Status), Patch::strategic(status));
+            self.0.patch(Resource::PODS, "default", &name, part, patch, &WriteOptions::default()).unwrap();
         }
     }
 

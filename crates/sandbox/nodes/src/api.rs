@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Time};
 use kcm_apiserver::{
-    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, PatchType, Resource,
+    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, Patch, Resource,
     Subresource, WatchEvent, WatchStart, Watcher, WriteOptions,
 };
 use kcm_clock::{Clock, Timestamp};
@@ -161,7 +161,7 @@ impl Api {
         metadata["resourceVersion"] = object.revision().to_string().into();
         let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
         let (patch, options) = (json!({ "metadata": metadata }), WriteOptions::default());
-        self.server.patch(resource, namespace, name, None, PatchType::Merge, patch, &options).map(drop)
+        self.server.patch(resource, namespace, name, None, Patch::merge(patch), &options).map(drop)
     }
 
     /// Applies a strategic merge patch to the object.
@@ -178,7 +178,7 @@ impl Api {
         let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
         let options = WriteOptions::default();
         self.server
-            .patch(resource, namespace, name, part, PatchType::Strategic, patch.clone(), &options)
+            .patch(resource, namespace, name, part, Patch::strategic(patch.clone()), &options)
             .map(drop)
     }
 
@@ -249,9 +249,7 @@ impl Api {
     pub(crate) fn count_event(&self, pod: &Object, name: &str, count: u32) -> Result<(), ApiStatus> {
         let patch = json!({ "count": count, "lastTimestamp": self.now() });
         let (namespace, options) = (pod.namespace(), WriteOptions::default());
-        self.server
-            .patch(Resource::EVENTS, namespace, name, None, PatchType::Merge, patch, &options)
-            .map(drop)
+        self.server.patch(Resource::EVENTS, namespace, name, None, Patch::merge(patch), &options).map(drop)
     }
 
     /// Creates an event about an object. A failure is only logged.

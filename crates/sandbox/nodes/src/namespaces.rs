@@ -130,7 +130,7 @@ fn create_default_service_account(api: &Api, namespace: &str) {
 
 #[cfg(test)]
 mod tests {
-    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, PatchType, WriteOptions};
+    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, Patch, WriteOptions};
     use kcm_clock::SimulatedClock;
 
     use super::*;
@@ -196,7 +196,7 @@ mod tests {
         );
 
         let without = json!({ "metadata": { "finalizers": null } });
-        server.patch(Resource::PODS, "team", "web", None, PatchType::Merge, without, &options).unwrap();
+        server.patch(Resource::PODS, "team", "web", None, Patch::merge(without), &options).unwrap();
         clock.sleep(Duration::from_secs(1)).await;
         assert!(server.get(Resource::NAMESPACES, "", "team").unwrap_err().is_not_found());
     }

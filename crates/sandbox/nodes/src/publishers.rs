@@ -124,7 +124,7 @@ fn create(api: &Api, resource: Resource, namespace: &str, object: Value) -> Resu
 mod tests {
     use std::time::Duration;
 
-    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, PatchType, WriteOptions};
+    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, Patch, WriteOptions};
     use kcm_clock::{Clock, SimulatedClock};
 
     use super::*;
@@ -146,9 +146,7 @@ mod tests {
         assert_eq!(root_ca().unwrap().value()["data"], published);
 
         let changed = json!({ "data": { "ca.crt": "other", "more": "" } });
-        server
-            .patch(Resource::CONFIG_MAPS, "team", ROOT_CA, None, PatchType::Merge, changed, &options)
-            .unwrap();
+        server.patch(Resource::CONFIG_MAPS, "team", ROOT_CA, None, Patch::merge(changed), &options).unwrap();
         settle().await;
         assert_eq!(root_ca().unwrap().value()["data"], published);
 

@@ -369,10 +369,6 @@ pub enum ScenarioError {
 
 impl Scenario {
     /// Reads a scenario from a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read or is not a scenario.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
         let file = path.display().to_string();
         let text =

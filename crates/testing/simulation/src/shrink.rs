@@ -10,10 +10,6 @@ const MAX_RUNS: usize = 400;
 
 impl Scenario {
     /// The same scenario with as little in it as violates one of `rules`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the simulation itself cannot be run.
     pub fn shrunk(self, rules: &[&str]) -> Result<Self, SimulationError> {
         let mut shrinker = Shrinker { best: self, rules, left: MAX_RUNS };
         while shrinker.round()? {}

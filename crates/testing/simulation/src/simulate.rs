@@ -101,10 +101,6 @@ impl fmt::Display for Outcome {
 
 impl Scenario {
     /// Runs the scenario in simulated time, then without faults, and compares the effects.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the simulation itself cannot be run.
     pub fn run(&self) -> Result<Outcome, SimulationError> {
         let mut outcome = self.run_once()?;
         let has_faults = !self.incidents.is_empty() || !self.faults.is_empty() || !self.webhooks.is_empty();
@@ -127,10 +123,6 @@ impl Scenario {
     }
 
     /// Runs the scenario in simulated time.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the simulation itself cannot be run.
     pub fn run_once(&self) -> Result<Outcome, SimulationError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_apiserver::{
-    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, PatchType, Resource,
+    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, Patch, Resource,
     Subresource, WriteOptions,
 };
 use kcm_clock::Clock;
@@ -225,28 +225,22 @@ impl Users {
     fn patch_part(&self, workload: usize, part: Option<Subresource>, body: Value) -> Result<(), ApiStatus> {
         let (resource, namespace, name) = self.address(workload)?;
         // A scale has no strategic merge.
-        let form = if part.is_some() { PatchType::Merge } else { PatchType::Strategic };
+        let patch = if part.is_some() { Patch::merge(body) } else { Patch::strategic(body) };
         let options = WriteOptions::default();
-        self.server.patch(resource, namespace, &name, part, form, body, &options).map(drop)
+        self.server.patch(resource, namespace, &name, part, patch, &options).map(drop)
     }
 
     fn patch_object(&self, object: &Object, part: Option<Subresource>, body: Value) -> Result<(), ApiStatus> {
-        self.send_patch(object, part, PatchType::Strategic, body)
+        self.send_patch(object, part, Patch::strategic(body))
     }
 
     fn merge(&self, object: &Object, body: Value) -> Result<(), ApiStatus> {
-        self.send_patch(object, None, PatchType::Merge, body)
+        self.send_patch(object, None, Patch::merge(body))
     }
 
-    fn send_patch(
-        &self,
-        object: &Object,
-        part: Option<Subresource>,
-        form: PatchType,
-        body: Value,
-    ) -> Result<(), ApiStatus> {
+    fn send_patch(&self, object: &Object, part: Option<Subresource>, patch: Patch) -> Result<(), ApiStatus> {
         let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
-        self.server.patch(resource, namespace, name, part, form, body, &WriteOptions::default()).map(drop)
+        self.server.patch(resource, namespace, name, part, patch, &WriteOptions::default()).map(drop)
     }
 
     fn report(&self, pod: &Object, status: &Value) -> Result<(), ApiStatus> {

@@ -29,17 +29,9 @@ pub struct StoryCluster {
 #[async_trait]
 pub trait ManagerUnderTest: fmt::Debug + Send + Sync {
     /// Starts the manager with these controllers. Returns when it watches the resources of the controllers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the manager does not start.
     async fn start(&mut self, controllers: &[String], log: &mut WriteLog) -> Result<(), ClusterError>;
 
     /// Stops the manager and waits until it has exited.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the manager does not exit or had already exited.
     async fn stop(&mut self) -> Result<(), ClusterError>;
 
     /// Activity of the manager. Default: idle.
@@ -150,10 +142,6 @@ impl StoryCluster {
     /// Creates a cluster.
     ///
     /// `api` is the client of the story. Its requests must not be part of `log`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server does not return its version.
     pub async fn new(
         api: ApiClient,
         clock: Arc<dyn Clock>,
@@ -197,19 +185,11 @@ impl StoryCluster {
     }
 
     /// Starts the manager with these controllers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the manager does not start.
     pub async fn start_manager(&mut self, controllers: &[String]) -> Result<(), ClusterError> {
         self.manager.start(controllers, &mut self.log).await
     }
 
     /// Stops the manager.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the manager does not exit or had already exited.
     pub async fn stop_manager(&mut self) -> Result<(), ClusterError> {
         self.manager.stop().await
     }
@@ -220,10 +200,6 @@ impl StoryCluster {
     }
 
     /// Creates a namespace.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server rejects it.
     pub async fn create_namespace(&self, name: &str) -> Result<(), ApiError> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.api.send(&Request::post("/api/v1/namespaces", namespace.to_string())).await.map(drop)

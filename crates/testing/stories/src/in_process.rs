@@ -139,10 +139,6 @@ impl fmt::Debug for ManagerHandle {
 impl InProcess {
     /// Creates an empty cluster.
     ///
-    /// # Errors
-    ///
-    /// Returns an error if the embedded API server fails, which is a bug.
-    ///
     /// # Panics
     ///
     /// Panics outside a tokio runtime.

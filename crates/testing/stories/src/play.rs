@@ -72,10 +72,6 @@ const TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 ///
 /// The manager is started after the steps in `before` and stopped at the end. In simulated time, the cluster must settle
 /// first and stay silent.
-///
-/// # Errors
-///
-/// Returns an error if a step fails or the manager cannot be started or stopped.
 pub async fn play(
     story: &Story,
     cluster: &mut StoryCluster,

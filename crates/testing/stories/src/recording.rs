@@ -245,10 +245,6 @@ const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 impl Recording {
     /// Reads a recording, which may be compressed with xz.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read or is not a recording.
     pub fn read(file: &Path) -> Result<Self, RecordingError> {
         let name = || file.to_owned();
         let bytes = fs::read(file).map_err(|source| RecordingError::File { file: name(), source })?;
@@ -265,10 +261,6 @@ impl Recording {
 
     /// Reads the recordings of `story` from `folder`, which contains one folder per run. If `version` is given, for example
     /// `v1.36`, all recordings must be of this version.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no recording, or one cannot be read or is of another version.
     pub fn read_runs(folder: &Path, story: &str, version: Option<&str>) -> Result<Vec<Self>, RecordingError> {
         let failed = |source| RecordingError::File { file: folder.to_owned(), source };
         let mut runs: Vec<_> = fs::read_dir(folder)
@@ -301,10 +293,6 @@ impl Recording {
     }
 
     /// Writes the recording to `folder/<story>.json`. Creates the folder if needed.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, RecordingError> {
         let file = folder.join(format!("{}.json", self.story));
         let failed = |source| RecordingError::File { file: file.clone(), source };

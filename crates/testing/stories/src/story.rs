@@ -85,10 +85,6 @@ pub enum StoryError {
 
 impl Story {
     /// Reads a story from a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read or is not a valid story, or if its name differs from the story's.
     pub fn read(file: &Path) -> Result<Self, StoryError> {
         let text =
             fs::read_to_string(file).map_err(|source| StoryError::Read { file: file.to_owned(), source })?;

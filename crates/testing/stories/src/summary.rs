@@ -84,10 +84,6 @@ impl WriteCounts {
 
 impl StorySummary {
     /// Returns the summary of a namespace.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server cannot list its objects, which is a bug.
     pub fn new(server: &ApiServer, namespace: &str, counts: WriteCounts) -> Result<Self, ApiStatus> {
         let WriteCounts { created, deleted, writes, refused, events, seen: _ } = counts;
         let rounded = |(what, times): (String, usize)| {
@@ -116,10 +112,6 @@ fn size(number: usize) -> String {
 
 /// Returns the Deployments, ReplicaSets and pods of a namespace without random values. Equal pods share a line with their
 /// number.
-///
-/// # Errors
-///
-/// Returns an error if the API server cannot list its objects, which is a bug.
 pub fn remaining_objects(server: &ApiServer, namespace: &str) -> Result<Vec<String>, ApiStatus> {
     let list = |resource| server.list(resource, Some(namespace), &ListOptions::default());
     let mut lines: Vec<String> = list(Resource::DEPLOYMENTS)?.items.iter().map(|d| deployment(d)).collect();

@@ -34,10 +34,6 @@ impl Entry {
     }
 
     /// Parses a line of an `audit.k8s.io/v1` log.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the line is not an audit event.
     pub fn from_audit_line(line: &str) -> Result<Self, serde_json::Error> {
         let event: AuditLine = serde_json::from_str(line)?;
         let AuditLine { verb, object_ref, request_object, response_status } = event;

@@ -28,6 +28,7 @@ use hyper_util::{
 use kcm_clock::{Clock, RealClock};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
+use serde::Deserialize;
 use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -43,20 +44,25 @@ type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 /// kube-apiserver's limit.
 const MAX_STREAMS: u32 = 100;
 
+/// Duration of a burst.
+const BURST: Duration = Duration::from_secs(1);
+
 /// Behaviour of the proxy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Http {
     /// Forwards.
     #[default]
     Pass,
-    /// Responds with a status in bursts.
+    /// Responds with a status in bursts of one second.
     Refuse {
         /// Status code.
         code: u16,
         /// Seconds of the header `Retry-After`.
         retry_after: Option<u32>,
-        /// Duration of a burst, and of the pause between two.
-        bursts: (Duration, Duration),
+        /// Pause between two bursts.
+        #[serde(deserialize_with = "crate::catalogue::seconds")]
+        pause: Duration,
     },
     /// Sends GOAWAY after each request. Closes connections of HTTP/1.1.
     GoAway,
@@ -65,9 +71,9 @@ pub(crate) enum Http {
     /// Does not offer HTTP/2 on new connections.
     Http1,
     /// Delays responses, apart from watches.
-    DelayResponses(Duration),
+    DelayResponses(#[serde(deserialize_with = "crate::catalogue::seconds")] Duration),
     /// Delays the events of watches.
-    DelayEvents(Duration),
+    DelayEvents(#[serde(deserialize_with = "crate::catalogue::seconds")] Duration),
 }
 
 /// The API server behind the proxy.
@@ -195,9 +201,9 @@ impl Shared {
     /// Returns the refusal that applies now, if any.
     fn refusal(&self) -> Option<(u16, Option<u32>)> {
         let (mode, since) = *self.mode.lock();
-        let Http::Refuse { code, retry_after, bursts: (on, off) } = mode else { return None };
+        let Http::Refuse { code, retry_after, pause } = mode else { return None };
         let elapsed = self.clock.monotonic().saturating_sub(since).as_millis();
-        (elapsed % (on + off).as_millis().max(1) < on.as_millis()).then_some((code, retry_after))
+        (elapsed % (BURST + pause).as_millis() < BURST.as_millis()).then_some((code, retry_after))
     }
 }
 

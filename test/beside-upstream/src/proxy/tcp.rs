@@ -11,6 +11,7 @@ use std::{
 };
 
 use kcm_clock::{Clock, RealClock};
+use serde::Deserialize;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -34,7 +35,8 @@ const BACKLOG: i32 = 4;
 const FULL: Duration = Duration::from_millis(100);
 
 /// Behaviour of the proxy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Tcp {
     /// Forwards.
     #[default]
@@ -57,7 +59,7 @@ pub(crate) enum Tcp {
     /// Forwards this number of bytes per second and direction of a connection.
     Throttle(u64),
     /// Delays the bytes of the server.
-    Delay(Duration),
+    Delay(#[serde(deserialize_with = "crate::catalogue::seconds")] Duration),
     /// Does not read from the client.
     NoReads,
 }

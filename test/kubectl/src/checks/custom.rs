@@ -13,66 +13,7 @@ pub(super) mod objects;
 pub(super) mod versions;
 
 /// Definition. `GROUP` is the group of the check, `SHORT` a short name that only this check uses.
-const DEFINITION: &str = "\
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: websites.GROUP
-spec:
-  group: GROUP
-  scope: Namespaced
-  names: {plural: websites, singular: website, kind: Website, shortNames: [SHORT], categories: [CATEGORY]}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources:
-      status: {}
-      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
-    additionalPrinterColumns:
-    - {name: Host, type: string, jsonPath: .spec.host}
-    - {name: Replicas, type: integer, jsonPath: .spec.replicas}
-    - {name: Tier, type: string, jsonPath: .spec.tier, priority: 1}
-    - {name: Ready, type: string, jsonPath: '.status.conditions[?(@.type==\"Ready\")].status'}
-    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
-    schema:
-      openAPIV3Schema:
-        type: object
-        description: A website.
-        required: [spec]
-        properties:
-          spec:
-            type: object
-            description: Desired state of the website.
-            required: [host]
-            properties:
-              host: {type: string, description: Name of the host., minLength: 3, pattern: '^[a-z.]+$'}
-              replicas: {type: integer, minimum: 0, maximum: 10, default: 1}
-              tier: {type: string, enum: [free, paid]}
-              port: {x-kubernetes-int-or-string: true}
-              note: {type: string, nullable: true}
-              paths:
-                type: array
-                maxItems: 3
-                x-kubernetes-list-type: map
-                x-kubernetes-list-map-keys: [path]
-                items:
-                  type: object
-                  required: [path]
-                  properties:
-                    path: {type: string}
-                    weight: {type: integer}
-              tags: {type: array, x-kubernetes-list-type: set, items: {type: string}}
-              extra: {type: object, x-kubernetes-preserve-unknown-fields: true}
-          status:
-            type: object
-            properties:
-              replicas: {type: integer}
-              selector: {type: string}
-              conditions:
-                type: array
-                items: {type: object, properties: {type: {type: string}, status: {type: string}}}
-";
+const DEFINITION: &str = include_str!("custom/definition.yaml");
 
 /// Object of the kind.
 const WEBSITE: &str = "\

@@ -5,12 +5,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use kcm_clock::Clock;
 
 use super::{
-    error::TaskError,
     manager::ManagerProgram,
     server::{LoadServer, Requests, ServerProgram},
     workload::{Scaled, Script},
 };
-use crate::measure::{Measure, table};
+use crate::{
+    error::TaskError,
+    measure::{Measure, table},
+};
 
 const MIB: f64 = 1024.0 * 1024.0;
 /// Rows of the table of requests start with this.

@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{process::Child, time::timeout};
 
-use super::{
-    error::TaskError,
-    manager::{ManagerProgram, RunningManager, TIMEOUT},
-};
+use super::manager::{ManagerProgram, RunningManager, TIMEOUT};
+use crate::error::TaskError;
 
 /// Number of pods per Deployment.
 pub(super) const PODS_EACH: usize = 100;

@@ -9,10 +9,12 @@ use std::{
 use kcm_clock::Clock;
 use tokio::process::{Child, Command};
 
-use super::error::TaskError;
-use crate::measure::{
-    process::{processor_time, resident},
-    program::failed,
+use crate::{
+    error::TaskError,
+    measure::{
+        process::{processor_time, resident},
+        program::failed,
+    },
 };
 
 /// Timeout of a measurement.

@@ -19,11 +19,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{process::Child, task::JoinSet};
 
-use super::{error::TaskError, manager::TIMEOUT};
-use crate::measure::{
-    ProgramError,
-    process::processor_time,
-    program::{self, failed},
+use super::manager::TIMEOUT;
+use crate::{
+    error::TaskError,
+    measure::{
+        ProgramError,
+        process::processor_time,
+        program::{self, failed},
+    },
 };
 
 /// Number of concurrent requests of the simulated nodes of kube-apiserver.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{error::TaskError, load_cluster::LoadCluster, manager::ManagerProgram};
-use crate::measure::Measure;
+use super::{load_cluster::LoadCluster, manager::ManagerProgram};
+use crate::{error::TaskError, measure::Measure};
 
 /// Number of events per measurement. Large enough that other work of the manager is negligible.
 const EVENTS: usize = 5_000;

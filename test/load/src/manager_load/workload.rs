@@ -2,10 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{error::TaskError, manager::TIMEOUT};
 use kcm_client::{ApiClient, Request};
 use kcm_clock::Clock;
 use serde_json::{Value, json};
+
+use super::manager::TIMEOUT;
+use crate::error::TaskError;
 
 /// Duration of the workload without requests.
 const REST: Duration = Duration::from_secs(30);

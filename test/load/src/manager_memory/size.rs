@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Cluster, Manager, Programs, number, print_header, run};
-use crate::manager_load::TaskError;
+use crate::error::TaskError;
 
 /// Time without work after which the manager is idle.
 const IDLE: Duration = Duration::from_secs(3);
@@ -36,10 +36,6 @@ impl Task {
     }
 
     /// Creates the cluster, and prints what its manager needs.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a program does not start, or is too slow.
     pub fn run(&self) -> Result<(), TaskError> {
         run(&self.programs, async |cluster| self.measure(&cluster).await)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Cluster, Programs, number, print_header, run};
-use crate::manager_load::TaskError;
+use crate::error::TaskError;
 
 const NAME: &str = "web";
 /// Time without pods before the last measurement.
@@ -35,10 +35,6 @@ impl Task {
     }
 
     /// Runs the rollouts and prints the resident memory.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a program does not start, or is too slow.
     pub fn run(&self) -> Result<(), TaskError> {
         run(&self.programs, async |cluster| self.measure(&cluster).await)
     }

@@ -42,10 +42,6 @@ pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> Progr
 }
 
 /// Returns a runtime for measurements.
-///
-/// # Errors
-///
-/// Returns an error if its threads cannot be started.
 pub fn runtime() -> Result<tokio::runtime::Runtime, ProgramError> {
     if cfg!(debug_assertions) {
         eprintln!("warning: debug build; use cargo run --release -p xtask for meaningful results");
@@ -58,10 +54,6 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, ProgramError> {
 }
 
 /// Returns `given`, or the release build of `package`, which is built if it does not exist.
-///
-/// # Errors
-///
-/// Returns an error if it cannot be built.
 pub fn release(package: &'static str, given: Option<&Path>) -> Result<PathBuf, ProgramError> {
     if let Some(program) = given {
         return Ok(program.to_owned());

@@ -10,7 +10,7 @@ use std::{
 
 use kcm_api::ApiError;
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, DeleteOptions, PatchType, Resource, Subresource, WatchEvent, WatchStart,
+    ApiServer, ApiServerConfig, DeleteOptions, Patch, Resource, Subresource, WatchEvent, WatchStart,
     WriteOptions,
 };
 use kcm_client::Request;
@@ -79,15 +79,15 @@ impl Shadow {
 
     /// Patches the status of the copy of a pod.
     pub(crate) fn patch_pod_status(&self, name: &str, patch: Value) {
-        let (type_, options) = (PatchType::Strategic, WriteOptions::default());
+        let options = WriteOptions::default();
         // The copy of a pod that was removed a moment ago does not exist.
         let part = Some(Subresource::Status);
-        drop(self.server.patch(Resource::PODS, NAMESPACE, name, part, type_, patch, &options));
+        drop(self.server.patch(Resource::PODS, NAMESPACE, name, part, Patch::strategic(patch), &options));
     }
 
     pub(crate) fn patch_node(&self, name: &str, part: Option<Subresource>, patch: Value) {
-        let (type_, options) = (PatchType::Strategic, WriteOptions::default());
-        self.server.patch(Resource::NODES, "", name, part, type_, patch, &options).unwrap();
+        let options = WriteOptions::default();
+        self.server.patch(Resource::NODES, "", name, part, Patch::strategic(patch), &options).unwrap();
     }
 
     pub(crate) fn delete_node(&self, name: &str) {

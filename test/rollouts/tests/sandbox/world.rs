@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{Request as HttpRequest, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{Either, Full};
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, DeleteOptions, ListOptions, PatchType, Resource, Subresource, WriteOptions,
+    ApiServer, ApiServerConfig, DeleteOptions, ListOptions, Patch as ApiPatch, Resource, Subresource,
+    WriteOptions,
 };
 use kcm_client::{Body, ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
@@ -226,7 +227,7 @@ impl World {
     ) {
         let options =
             WriteOptions { field_manager: Some("kubectl-patch".to_owned()), ..WriteOptions::default() };
-        self.server.patch(resource, namespace, name, part, PatchType::Strategic, patch, &options).unwrap();
+        self.server.patch(resource, namespace, name, part, ApiPatch::strategic(patch), &options).unwrap();
     }
 
     /// Resource, namespace and name of a reference.

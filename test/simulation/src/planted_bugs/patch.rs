@@ -80,10 +80,6 @@ pub enum PatchError {
 
 impl Patch {
     /// Reads all patches of a folder, by name.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a file cannot be read or is not a patch.
     pub fn read_all(folder: &Path) -> Result<Vec<Self>, PatchError> {
         let failed = |source| PatchError::File { file: folder.to_owned(), source };
         let mut patches = Vec::new();
@@ -135,10 +131,6 @@ impl Patch {
     }
 
     /// Plants the bug in `sources`, which holds the text of files by their path and is filled from `tree`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a file cannot be read, or if its text is not found exactly once.
     pub fn apply(&self, tree: &Path, sources: &mut BTreeMap<String, String>) -> Result<(), PatchError> {
         for block in &self.blocks {
             let source = match sources.remove(&block.file) {

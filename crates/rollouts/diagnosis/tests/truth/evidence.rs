@@ -2,14 +2,14 @@
 
 use jiff::SignedDuration;
 use kcm_apiserver::Resource;
-use kcm_rollouts::{Cause, Diagnosis, Effect, Known, Snapshot, State};
+use kcm_rollouts::{Cause, Effect, Known, Snapshot, State};
 use serde_json::{Value, json};
 
 use crate::{
-    READY, changed, progressing,
+    changed, outcome, progressing, rolled_out,
     rules::{commands, failing, found, message, read},
     silent, stuck, template, waiting,
-    world::{World, deployment, simulate},
+    world::{World, simulate},
 };
 
 fn ago(world: &World, seconds: i64) -> Value {
@@ -26,10 +26,6 @@ fn set_of(world: &World, image: &str) -> Value {
 fn set_in<'a>(snapshot: &'a mut Snapshot, set: &Value) -> &'a mut Value {
     let mut sets = read(&mut snapshot.replica_sets).iter_mut();
     sets.find(|one| one["metadata"]["uid"] == set["metadata"]["uid"]).unwrap()
-}
-
-fn outcome(diagnosis: &Diagnosis) -> (State, Option<Cause>) {
-    (diagnosis.state, diagnosis.cause)
 }
 
 #[test]
@@ -168,8 +164,7 @@ fn capacity_is_being_added() {
 #[test]
 fn undo_is_offered_if_the_last_revision_differs() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let world = rolled_out(4).await;
         world.change(template("app:broken", &json!({})));
         world.advance(60).await;
         let mut snapshot = world.snapshot();

@@ -3,6 +3,7 @@
 
 mod docs;
 mod evidence;
+mod notes;
 mod property;
 mod rules;
 mod workloads;
@@ -23,22 +24,17 @@ pub(crate) const READY: Duration = Duration::from_secs(5);
 /// Ready delay with which the simulated kubelet reports nothing in a test.
 const SILENT: &str = "24h";
 
-/// Expected diagnosis.
-struct Expected {
-    state: State,
-    cause: Cause,
-    /// Part of the explanation of the cause.
-    message: &'static str,
-}
-
-fn check(world: &World, expected: &Expected) -> Diagnosis {
+/// Asserts the diagnosis, with a part of the explanation of the cause.
+fn check(world: &World, state: State, cause: Cause, message: &str) -> Diagnosis {
     let diagnosis = world.diagnose();
     let shown = text(&diagnosis, world.now(), Style::Plain);
-    assert_eq!((diagnosis.state, diagnosis.cause), (expected.state, Some(expected.cause)), "{shown}");
-    let messages = diagnosis.findings.iter().filter(|finding| finding.cause == expected.cause);
-    assert!(messages.clone().any(|finding| finding.message.contains(expected.message)), "{shown}");
+    assert_eq!(outcome(&diagnosis), (state, Some(cause)), "{shown}");
+    assert!(
+        diagnosis.findings.iter().any(|found| found.cause == cause && found.message.contains(message)),
+        "{shown}"
+    );
     if diagnosis.state == State::Stuck {
-        assert_eq!(world.cached_cause(), expected.cause.in_caches(), "in the caches of a manager");
+        assert_eq!(world.cached_cause(), cause.in_caches(), "in the caches of a manager");
     }
     for line in shown.lines().filter(|line| !line.starts_with("  kubectl")) {
         assert!(line.chars().count() <= WIDTH, "{line}");
@@ -54,27 +50,45 @@ pub(crate) fn template(image: &str, annotations: &Value) -> Value {
     } } })
 }
 
+pub(crate) fn outcome(diagnosis: &Diagnosis) -> (State, Option<Cause>) {
+    (diagnosis.state, diagnosis.cause)
+}
+
+/// Rolls out a number of replicas.
+pub(crate) async fn rolled_out(replicas: i64) -> World {
+    let world = World::new(READY);
+    world.roll_out(deployment(replicas, "app:1")).await;
+    world
+}
+
 /// Rolls out 4 replicas, and then the image `app:2` with the annotations.
 pub(crate) async fn changed(annotations: &Value) -> World {
-    let world = World::new(READY);
-    world.roll_out(deployment(4, "app:1")).await;
+    let world = rolled_out(4).await;
     world.change(template("app:2", annotations));
     world
 }
 
 /// A rollout in which the simulated kubelet reports nothing about new pods.
 pub(crate) async fn silent() -> World {
-    let world = changed(&json!({ "kube-sandbox/ready-delay": SILENT })).await;
+    silent_with("hostNetwork", json!(false)).await
+}
+
+/// As [`silent`], with a field in the spec of the new pods.
+async fn silent_with(field: &str, value: Value) -> World {
+    let world = rolled_out(4).await;
+    let mut change = template("app:2", &json!({ "kube-sandbox/ready-delay": SILENT }));
+    change["spec"]["template"]["spec"][field] = value;
+    world.change(change);
     world.advance(5).await;
     world
 }
 
-pub(crate) fn stuck(world: &World, cause: Cause, message: &'static str) -> Diagnosis {
-    check(world, &Expected { state: State::Stuck, cause, message })
+pub(crate) fn stuck(world: &World, cause: Cause, message: &str) -> Diagnosis {
+    check(world, State::Stuck, cause, message)
 }
 
-pub(crate) fn progressing(world: &World, cause: Cause, message: &'static str) -> Diagnosis {
-    check(world, &Expected { state: State::Progressing, cause, message })
+pub(crate) fn progressing(world: &World, cause: Cause, message: &str) -> Diagnosis {
+    check(world, State::Progressing, cause, message)
 }
 
 pub(crate) fn waiting(reason: &str, message: &str) -> Value {
@@ -90,10 +104,9 @@ pub(crate) fn waiting(reason: &str, message: &str) -> Value {
 #[test]
 fn complete() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(2, "app:1")).await;
+        let world = rolled_out(2).await;
         let diagnosis = world.diagnose();
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Complete, None));
+        assert_eq!(outcome(&diagnosis), (State::Complete, None));
         assert_eq!(diagnosis.summary, "Complete: 2 of 2 pods updated, 2 available.");
     });
 }
@@ -111,8 +124,7 @@ fn pod_starting() {
 #[test]
 fn image_pull() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let world = rolled_out(4).await;
         world.change(template("app:broken", &json!({})));
         world.advance(60).await;
         let diagnosis =
@@ -130,22 +142,6 @@ fn crash_loop() {
         let world = changed(&annotations).await;
         world.advance(60).await;
         stuck(&world, Cause::CrashLoop, "exit code 1");
-    });
-}
-
-#[test]
-fn crash_loop_reports_the_termination_message() {
-    simulate(async {
-        let world = silent().await;
-        world.report(&json!({
-            "phase": "Running",
-            "containerStatuses": [{
-                "name": "app", "image": "app:2", "imageID": "", "ready": false, "restartCount": 3,
-                "state": { "waiting": { "reason": "CrashLoopBackOff" } },
-                "lastState": { "terminated": { "exitCode": 137, "reason": "OOMKilled", "message": "no memory" } },
-            }],
-        }));
-        stuck(&world, Cause::CrashLoop, "exit code 137 (OOMKilled); last message: no memory. 3 restarts.");
     });
 }
 
@@ -175,12 +171,8 @@ fn probe_failing() {
 #[test]
 fn unschedulable() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
-        for node in world.list(Resource::NODES) {
-            let name = node["metadata"]["name"].as_str().unwrap();
-            world.patch(Resource::NODES, "", name, None, json!({ "spec": { "unschedulable": true } }));
-        }
+        let world = rolled_out(4).await;
+        world.patch_nodes(None, &json!({ "spec": { "unschedulable": true } }));
         world.change(template("app:2", &json!({})));
         world.advance(30).await;
         stuck(&world, Cause::Unschedulable, "0/2 nodes are available: 2 node(s) were unschedulable.");
@@ -190,8 +182,7 @@ fn unschedulable() {
 #[test]
 fn scheduling_gated() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let world = rolled_out(4).await;
         world.change(json!({ "spec": { "template": { "spec": {
             "schedulingGates": [{ "name": "example.com/quota" }],
         } } } }));
@@ -203,8 +194,7 @@ fn scheduling_gated() {
 #[test]
 fn scheduler_not_running() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(1, "app:1")).await;
+        let world = rolled_out(1).await;
         let mut snapshot = world.snapshot();
         world.change(template("app:2", &json!({ "kube-sandbox/ready-delay": SILENT })));
         world.advance(90).await;
@@ -218,8 +208,8 @@ fn scheduler_not_running() {
             }
         }
         snapshot.pods = Known::Read(pods);
-        let diagnosis = kcm_rollouts::diagnose(&snapshot, &world.deployment(), world.now()).unwrap();
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Stuck, Some(Cause::SchedulerNotRunning)));
+        let diagnosis = world.diagnose_as(&snapshot, &world.deployment());
+        assert_eq!(outcome(&diagnosis), (State::Stuck, Some(Cause::SchedulerNotRunning)));
     });
 }
 
@@ -227,25 +217,33 @@ fn scheduler_not_running() {
 fn node_lost() {
     simulate(async {
         let world = silent().await;
-        for node in world.list(Resource::NODES) {
-            let name = node["metadata"]["name"].as_str().unwrap();
-            let status = json!({ "status": { "conditions": [{
-                "type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status.",
-            }] } });
-            world.patch(Resource::NODES, "", name, Some(kcm_apiserver::Subresource::Status), status);
-        }
+        let status = json!({ "status": { "conditions": [{
+            "type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status.",
+        }] } });
+        world.patch_nodes(Some(kcm_apiserver::Subresource::Status), &status);
         world.advance(5).await;
         stuck(&world, Cause::NodeLost, "Kubelet stopped posting node status.");
     });
 }
 
 #[test]
-fn container_config() {
-    simulate(async {
-        let world = silent().await;
-        world.report(&waiting("CreateContainerConfigError", "configmap \"settings\" not found"));
-        stuck(&world, Cause::ContainerConfig, "configmap \"settings\" not found");
-    });
+fn reported_statuses() {
+    let mut killed = waiting("CrashLoopBackOff", "");
+    killed["containerStatuses"][0]["restartCount"] = json!(3);
+    killed["containerStatuses"][0]["lastState"] =
+        json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled", "message": "no memory" } });
+    let config = waiting("CreateContainerConfigError", "configmap \"settings\" not found");
+    let cases = [
+        (config, Cause::ContainerConfig, "configmap \"settings\" not found"),
+        (killed, Cause::CrashLoop, "exit code 137 (OOMKilled); last message: no memory. 3 restarts."),
+    ];
+    for (status, cause, part) in cases {
+        simulate(async {
+            let world = silent().await;
+            world.report(&status);
+            stuck(&world, cause, part);
+        });
+    }
 }
 
 #[test]
@@ -263,13 +261,7 @@ fn volume_mount() {
 #[test]
 fn init_container() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
-        let mut change = template("app:2", &json!({ "kube-sandbox/ready-delay": SILENT }));
-        change["spec"]["template"]["spec"]["initContainers"] =
-            json!([{ "name": "migrate", "image": "app:2" }]);
-        world.change(change);
-        world.advance(5).await;
+        let world = silent_with("initContainers", json!([{ "name": "migrate", "image": "app:2" }])).await;
         let init = |state: Value| {
             json!({
                 "phase": "Pending",
@@ -290,12 +282,7 @@ fn init_container() {
 #[test]
 fn readiness_gate() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
-        let mut change = template("app:2", &json!({ "kube-sandbox/ready-delay": SILENT }));
-        change["spec"]["template"]["spec"]["readinessGates"] = json!([{ "conditionType": "example.com/lb" }]);
-        world.change(change);
-        world.advance(5).await;
+        let world = silent_with("readinessGates", json!([{ "conditionType": "example.com/lb" }])).await;
         world.report(&json!({
             "phase": "Running",
             "conditions": [
@@ -310,8 +297,7 @@ fn readiness_gate() {
 #[test]
 fn min_ready_seconds() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let world = rolled_out(4).await;
         let mut change = template("app:2", &json!({}));
         change["spec"]["minReadySeconds"] = json!(30);
         world.change(change);
@@ -374,56 +360,51 @@ fn pod_failed() {
 #[test]
 fn quota_exceeded() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let world = rolled_out(4).await;
         let quota = json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "4" } } });
         world.create(Resource::RESOURCE_QUOTAS, quota);
-        world.change(json!({ "spec": { "strategy": { "rollingUpdate": { "maxUnavailable": 0 } } } }));
-        world.change(template("app:2", &json!({})));
-        world.advance(30).await;
+        change_with_surge(&world).await;
         stuck(&world, Cause::QuotaExceeded, "Quota small refuses new pods: requested: pods=1, used: pods=4");
     });
 }
 
-struct Refusal {
-    message: &'static str,
-    cause: Cause,
-    part: &'static str,
+/// Rolls out the image `app:2` without unavailability, and waits.
+async fn change_with_surge(world: &World) {
+    world.change(json!({ "spec": { "strategy": { "rollingUpdate": { "maxUnavailable": 0 } } } }));
+    world.change(template("app:2", &json!({})));
+    world.advance(30).await;
 }
 
 #[test]
 fn creates_refused() {
     let cases = [
-        Refusal {
-            message: "admission webhook \"images.example.com\" denied the request: unsigned image",
-            cause: Cause::AdmissionWebhook,
-            part: "images.example.com denies new pods: unsigned image",
-        },
-        Refusal {
-            message: "pods \"web-1\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true",
-            cause: Cause::PodSecurity,
-            part: "runAsNonRoot",
-        },
-        Refusal {
-            message: "pods \"web-1\" is forbidden: maximum cpu usage per Container is 100m, but limit is 2",
-            cause: Cause::LimitRange,
-            part: "maximum cpu usage per Container is 100m",
-        },
-        Refusal {
-            message: "pods \"web-1\" is forbidden: error looking up service account shop/web: not found",
-            cause: Cause::CreateRefused,
-            part: "service account shop/web",
-        },
+        (
+            "admission webhook \"images.example.com\" denied the request: unsigned image",
+            Cause::AdmissionWebhook,
+            "images.example.com denies new pods: unsigned image",
+        ),
+        (
+            "pods \"web-1\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true",
+            Cause::PodSecurity,
+            "runAsNonRoot",
+        ),
+        (
+            "pods \"web-1\" is forbidden: maximum cpu usage per Container is 100m, but limit is 2",
+            Cause::LimitRange,
+            "maximum cpu usage per Container is 100m",
+        ),
+        (
+            "pods \"web-1\" is forbidden: error looking up service account shop/web: not found",
+            Cause::CreateRefused,
+            "service account shop/web",
+        ),
     ];
-    for case in cases {
+    for (refusal, cause, part) in cases {
         simulate(async {
-            let world = World::new(READY);
-            world.roll_out(deployment(4, "app:1")).await;
-            world.refuse_pods(case.message);
-            world.change(json!({ "spec": { "strategy": { "rollingUpdate": { "maxUnavailable": 0 } } } }));
-            world.change(template("app:2", &json!({})));
-            world.advance(30).await;
-            stuck(&world, case.cause, case.part);
+            let world = rolled_out(4).await;
+            world.refuse_pods(refusal);
+            change_with_surge(&world).await;
+            stuck(&world, cause, part);
         });
     }
 }
@@ -431,15 +412,13 @@ fn creates_refused() {
 #[test]
 fn paused() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let world = rolled_out(4).await;
         world.change(json!({ "spec": { "paused": true } }));
         world.advance(5).await;
         assert_eq!(world.diagnose().state, State::Complete);
         world.change(template("app:2", &json!({})));
         world.advance(5).await;
-        let diagnosis =
-            check(&world, &Expected { state: State::Paused, cause: Cause::Paused, message: "spec.paused" });
+        let diagnosis = check(&world, State::Paused, Cause::Paused, "spec.paused");
         assert!(diagnosis.commands[0].command.ends_with("rollout resume deployment/web"));
     });
 }
@@ -447,59 +426,38 @@ fn paused() {
 #[test]
 fn controller_not_running() {
     simulate(async {
-        let mut world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let mut world = rolled_out(4).await;
         world.stop_controllers();
         world.change(template("app:2", &json!({})));
         let mut deployment = world.deployment();
         let changed = kcm_api::Time::new(world.now());
         deployment["metadata"]["managedFields"] = json!([{ "manager": "kubectl-set", "time": changed }]);
         world.advance(30).await;
-        let diagnose =
-            |deployment| kcm_rollouts::diagnose(&world.snapshot(), deployment, world.now()).unwrap();
-        assert_eq!(diagnose(&deployment).state, State::Progressing);
+        assert_eq!(world.diagnose_as(&world.snapshot(), &deployment).state, State::Progressing);
         world.advance(60).await;
-        let diagnosis = diagnose(&deployment);
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Stuck, Some(Cause::ControllerNotRunning)));
+        let diagnosis = world.diagnose_as(&world.snapshot(), &deployment);
+        assert_eq!(outcome(&diagnosis), (State::Stuck, Some(Cause::ControllerNotRunning)));
         assert!(diagnosis.findings[0].message.contains("has observed generation 1 of 2"));
-    });
-}
-
-#[test]
-fn controller_stopped_during_the_rollout() {
-    simulate(async {
-        let mut world = changed(&json!({})).await;
-        world.advance(2).await;
-        world.stop_controllers();
-        world.advance(120).await;
-        let diagnosis = world.diagnose();
-        assert_eq!(diagnosis.state, State::Stuck, "{diagnosis:#?}");
-        let causes = [Cause::ControllerNotRunning, Cause::ReplicaSetControllerNotRunning];
-        assert!(causes.contains(&diagnosis.cause.unwrap()), "{diagnosis:#?}");
     });
 }
 
 #[test]
 fn deadline_exceeded() {
     simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let world = rolled_out(4).await;
         world.change(template("app:broken", &json!({})));
         world.advance(300).await;
         let diagnosis = stuck(&world, Cause::ImagePull, "app:broken");
         assert!(diagnosis.summary.contains("will fail its deadline in 5m"), "{}", diagnosis.summary);
         world.advance(400).await;
-        let expected =
-            Expected { state: State::DeadlineExceeded, cause: Cause::ImagePull, message: "app:broken" };
-        check(&world, &expected);
+        check(&world, State::DeadlineExceeded, Cause::ImagePull, "app:broken");
     });
 }
 
 #[test]
 fn desired_replicas_annotation() {
     simulate(async {
-        let mut world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
+        let mut world = rolled_out(4).await;
         world.stop_controllers();
         let mut snapshot = world.snapshot();
         let mut sets = world.list(Resource::REPLICA_SETS);
@@ -508,9 +466,12 @@ fn desired_replicas_annotation() {
         let mut deployment = world.deployment();
         deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:2");
         deployment["status"]["updatedReplicas"] = json!(0);
-        let diagnosis = kcm_rollouts::diagnose(&snapshot, &deployment, world.now()).unwrap();
-        let found = (diagnosis.state, diagnosis.cause);
-        assert_eq!(found, (State::Stuck, Some(Cause::DesiredReplicasAnnotation)), "{diagnosis:#?}");
+        let diagnosis = world.diagnose_as(&snapshot, &deployment);
+        assert_eq!(
+            outcome(&diagnosis),
+            (State::Stuck, Some(Cause::DesiredReplicasAnnotation)),
+            "{diagnosis:#?}"
+        );
     });
 }
 
@@ -528,56 +489,32 @@ fn deployment_deleted() {
     });
 }
 
+/// Deployments that the embedded cluster does not store.
 #[test]
-fn replica_set_create_failed() {
-    simulate(async {
-        let mut world = World::new(READY);
-        world.roll_out(deployment(1, "app:1")).await;
-        world.stop_controllers();
-        let mut deployment = world.deployment();
-        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:2");
-        deployment["status"]["conditions"] = json!([{
-            "type": "Progressing", "status": "False", "reason": "ReplicaSetCreateError",
-            "message": "Failed to create new replica set \"web-1\": exceeded quota",
-        }]);
-        let diagnosis = kcm_rollouts::diagnose(&world.snapshot(), &deployment, world.now()).unwrap();
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Stuck, Some(Cause::ReplicaSetCreateFailed)));
-    });
-}
-
-#[test]
-fn empty_selector() {
-    simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(1, "app:1")).await;
+fn changed_deployments() {
+    let failed = json!([{
+        "type": "Progressing", "status": "False", "reason": "ReplicaSetCreateError",
+        "message": "Failed to create new replica set \"web-1\": exceeded quota",
+    }]);
+    let create_failed =
+        vec![("/spec/template/spec/containers/0/image", json!("app:2")), ("/status/conditions", failed)];
+    let cases = [
         // The API server rejects an empty selector; other versions of the API have stored some.
-        let mut deployment = world.deployment();
-        deployment["spec"]["selector"] = json!({});
-        let diagnosis = kcm_rollouts::diagnose(&world.snapshot(), &deployment, world.now()).unwrap();
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Stuck, Some(Cause::EmptySelector)));
-    });
-}
-
-#[test]
-fn selector_overlap_and_autoscaler_are_notes() {
-    simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(2, "app:1")).await;
-        let mut other = deployment(1, "app:3");
-        other["metadata"]["name"] = json!("other");
-        world.create(Resource::DEPLOYMENTS, other);
-        world.advance(60).await;
-        let mut snapshot = world.snapshot();
-        snapshot.autoscalers = Known::Read(vec![json!({
-            "metadata": { "name": "web-hpa", "namespace": NAMESPACE },
-            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": NAME }, "minReplicas": 2, "maxReplicas": 9 },
-        })]);
-        let diagnosis = kcm_rollouts::diagnose(&snapshot, &world.deployment(), world.now()).unwrap();
-        let notes: Vec<&str> = diagnosis.findings.iter().map(|finding| &*finding.message).collect();
-        assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].contains("Deployment other"), "{notes:?}");
-        assert!(notes[1].contains("web-hpa writes spec.replicas (2 to 9)"), "{notes:?}");
-    });
+        (vec![("/spec/selector", json!({}))], Cause::EmptySelector),
+        (create_failed, Cause::ReplicaSetCreateFailed),
+    ];
+    for (changes, cause) in cases {
+        simulate(async {
+            let mut world = rolled_out(1).await;
+            world.stop_controllers();
+            let mut deployment = world.deployment();
+            for (path, value) in changes {
+                *deployment.pointer_mut(path).unwrap() = value;
+            }
+            let diagnosis = world.diagnose_as(&world.snapshot(), &deployment);
+            assert_eq!(outcome(&diagnosis), (State::Stuck, Some(cause)));
+        });
+    }
 }
 
 #[test]
@@ -596,30 +533,6 @@ fn bounds_that_round_to_zero() {
 }
 
 #[test]
-fn writer_of_replicas_from_managed_fields() {
-    simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(2, "app:1")).await;
-        let note = |manager: &str, subresource: &str| {
-            let mut object = world.deployment();
-            // As kube-apiserver records a write of the scale.
-            object["metadata"]["managedFields"] = json!([{
-                "manager": manager, "operation": "Update", "subresource": subresource, "apiVersion": "apps/v1",
-                "time": "2026-01-15T00:00:30Z", "fieldsType": "FieldsV1",
-                "fieldsV1": { "f:spec": { "f:replicas": {} } },
-            }]);
-            let diagnosis = kcm_rollouts::diagnose(&world.snapshot(), &object, world.now()).unwrap();
-            diagnosis.findings.into_iter().find(|finding| finding.cause == Cause::ReplicasOverwritten)
-        };
-        assert_eq!(note("kubectl-scale", "scale"), None, "a person scales");
-        assert_eq!(note("argocd-controller", ""), None, "a person changes the manifest");
-        let note = note("keda-operator", "scale").unwrap();
-        assert_eq!((note.effect, note.object.as_deref()), (Effect::Note, Some("keda-operator")));
-        assert_eq!(note.message, "keda-operator writes spec.replicas through the scale subresource.");
-    });
-}
-
-#[test]
 fn unknown_if_pods_cannot_be_read() {
     simulate(async {
         let world = silent().await;
@@ -630,10 +543,10 @@ fn unknown_if_pods_cannot_be_read() {
                 reason: "pods is forbidden: User \"dev\" cannot list resource \"pods\"".into(),
                 permission: Some("list pods in namespace shop".into()),
             });
-            kcm_rollouts::diagnose(&snapshot, &world.deployment(), world.now()).unwrap()
+            world.diagnose_as(&snapshot, &world.deployment())
         };
         let diagnosis = diagnose();
-        assert_eq!((diagnosis.state, diagnosis.cause), (State::Unknown, Some(Cause::Unknown)));
+        assert_eq!(outcome(&diagnosis), (State::Unknown, Some(Cause::Unknown)));
         assert_eq!(diagnosis.state.exit_code(), 5);
         let shown = text(&diagnosis, world.now(), Style::Plain);
         for part in [
@@ -644,38 +557,5 @@ fn unknown_if_pods_cannot_be_read() {
         ] {
             assert!(shown.contains(part), "{shown}");
         }
-    });
-}
-
-#[test]
-fn disruption_budget_is_a_note_until_the_rollout_is_complete() {
-    simulate(async {
-        let world = World::new(READY);
-        world.roll_out(deployment(4, "app:1")).await;
-        let budget = json!({
-            "metadata": { "name": "web" },
-            "spec": { "minAvailable": 3, "selector": { "matchLabels": { "app": "web" } } },
-        });
-        world.create(Resource::POD_DISRUPTION_BUDGETS, budget);
-        world.advance(5).await;
-        let note = || {
-            let findings = world.diagnose().findings;
-            findings.into_iter().find(|finding| finding.cause == Cause::DisruptionBudget)
-        };
-        assert_eq!(note(), None, "one eviction is allowed");
-        world.change(template("app:broken", &json!({})));
-        world.advance(60).await;
-        let diagnosis = stuck(&world, Cause::ImagePull, "cannot be pulled");
-        assert!(
-            diagnosis.commands.iter().any(|one| one.command.contains("describe poddisruptionbudget web"))
-        );
-        let note = note().unwrap();
-        assert_eq!(
-            (note.effect, &*note.message),
-            (
-                Effect::Note,
-                "PodDisruptionBudget web refuses evictions, such as those of kubectl drain: 3 healthy, 3 required."
-            )
-        );
     });
 }

@@ -6,9 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{Either, Full};
 use kcm_api::{Deployment, Pod, PodDecoder, ReplicaSet};
-use kcm_apiserver::{
-    ApiServer, ApiServerConfig, ListOptions, PatchType, Resource, Subresource, WriteOptions,
-};
+use kcm_apiserver::{ApiServer, ApiServerConfig, ListOptions, Patch, Resource, Subresource, WriteOptions};
 use kcm_client::{Body, ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
 use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
@@ -159,7 +157,13 @@ impl World {
     ) {
         let options =
             WriteOptions { field_manager: Some("kubectl-patch".to_owned()), ..WriteOptions::default() };
-        self.server.patch(resource, namespace, name, part, PatchType::Strategic, patch, &options).unwrap();
+        self.server.patch(resource, namespace, name, part, Patch::strategic(patch), &options).unwrap();
+    }
+
+    pub(crate) fn patch_nodes(&self, part: Option<Subresource>, patch: &Value) {
+        for node in self.list(Resource::NODES) {
+            self.patch(Resource::NODES, "", node["metadata"]["name"].as_str().unwrap(), part, patch.clone());
+        }
     }
 
     /// Reports a status of the pods of the new ReplicaSet, as a kubelet or another controller does.
@@ -238,7 +242,12 @@ impl World {
     }
 
     pub(crate) fn diagnose(&self) -> Diagnosis {
-        diagnose(&self.snapshot(), &self.deployment(), self.now()).unwrap()
+        self.diagnose_as(&self.snapshot(), &self.deployment())
+    }
+
+    /// Diagnosis of other objects than the stored ones.
+    pub(crate) fn diagnose_as(&self, snapshot: &Snapshot, deployment: &Value) -> Diagnosis {
+        diagnose(snapshot, deployment, self.now()).unwrap()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, AuditEvent, ListOptions, Resource, WatchEvent, WatchStart, Watcher,
+    ApiServer, ApiServerConfig, AuditEvent, ListOptions, Patch, Resource, WatchEvent, WatchStart, Watcher,
     WriteOptions,
 };
 use kcm_client::{ClientFactory, ClientOptions};
@@ -220,9 +220,14 @@ impl World {
             ChangeRequest::Create(object) => {
                 self.server.create(resource, NAMESPACE, object.clone(), &options)
             }
-            ChangeRequest::Patch { type_, body } => {
-                self.server.patch(resource, NAMESPACE, NAME, None, *type_, body.clone(), &options)
-            }
+            ChangeRequest::Patch { type_, body } => self.server.patch(
+                resource,
+                NAMESPACE,
+                NAME,
+                None,
+                Patch { form: *type_, body: body.clone() },
+                &options,
+            ),
             ChangeRequest::Replace(object) => {
                 self.server.update(resource, NAMESPACE, object.clone(), &options)
             }

@@ -1,7 +1,6 @@
 //! Topology of fields: the granularity of ownership.
 //!
-//! The table differs from that of strategic merges (see [`crate::patch`]), whose list keys are fewer. Upstream has it in
-//! the tags `listType`, `listMapKey`, `mapType` and `structType` of its types, which k8s-openapi lacks.
+//! Upstream has it in the tags `listType`, `listMapKey`, `mapType` and `structType` of its types, which k8s-openapi lacks.
 
 use std::collections::BTreeMap;
 
@@ -84,6 +83,12 @@ const ASSOCIATIVE_LISTS: &[(&str, &str, &[&str])] = &[
     ("ServiceStatus", "conditions", &["type"]),
 ];
 
+/// Returns the keys of an associative list, none for a set.
+pub(crate) fn associative_list(type_name: &str, field: &str) -> Option<&'static [&'static str]> {
+    let found = ASSOCIATIVE_LISTS.binary_search_by(|(ty, name, _)| (*ty, *name).cmp(&(type_name, field)));
+    found.ok().and_then(|index| ASSOCIATIVE_LISTS.get(index)).map(|(_, _, keys)| *keys)
+}
+
 /// Atomic maps.
 const ATOMIC_MAPS: &[(&str, &str)] =
     &[("PodSpec", "nodeSelector"), ("ReplicationControllerSpec", "selector"), ("ServiceSpec", "selector")];
@@ -124,12 +129,10 @@ fn topology_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Topology<'s
         Type::Map(element) => Topology::Map(element),
         Type::List(element) => {
             let Some((of, field)) = place else { return Topology::Atomic };
-            let found = ASSOCIATIVE_LISTS
-                .binary_search_by(|(ty, name, _)| (*ty, *name).cmp(&(of.name.as_str(), field)));
-            match found.ok().and_then(|index| ASSOCIATIVE_LISTS.get(index)) {
+            match associative_list(&of.name, field) {
                 None => Topology::Atomic,
-                Some((_, _, [])) => Topology::Values,
-                Some((_, _, keys)) => Topology::Items(element, keys),
+                Some([]) => Topology::Values,
+                Some(keys) => Topology::Items(element, keys),
             }
         }
         _ => Topology::Atomic,
@@ -286,9 +289,11 @@ mod tests {
             let found = SCHEMA.structs_named(name).find_map(|ty| ty.field(field));
             let ty = &found.unwrap_or_else(|| panic!("{name}.{field}")).ty;
             let Type::List(element) = ty else { panic!("{name}.{field}") };
-            for key in *keys {
-                let Type::Struct(id) = **element else { panic!("{name}.{field}") };
-                assert!(SCHEMA.get(id).field(key).is_some(), "{name}.{field} {key}");
+            match **element {
+                Type::Struct(id) => {
+                    assert!(keys.iter().all(|key| SCHEMA.get(id).field(key).is_some()), "{name}.{field}");
+                }
+                _ => assert!(keys.is_empty() && **element == Type::Text, "{name}.{field}"),
             }
         }
         for (name, field) in ATOMIC_MAPS {

@@ -62,10 +62,6 @@ pub(super) fn decode_object(
 }
 
 /// As [`decode_object`], of a kind that may be custom.
-///
-/// # Errors
-///
-/// As [`decode_object`].
 pub(super) fn decode_as(
     content: &Content,
     kind: &Kind,
@@ -99,10 +95,6 @@ fn checked(
 }
 
 /// Decodes an object of any kind.
-///
-/// # Errors
-///
-/// As [`decode_object`].
 pub(super) fn decode_any(content: &Content) -> Result<Value, ApiStatus> {
     parse(Encoding::of(&content.content_type)?, &content.bytes)
 }

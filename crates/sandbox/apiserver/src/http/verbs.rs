@@ -24,7 +24,7 @@ use super::{
 use crate::{
     ApiServer, ApiStatus, Resource, StatusDetails, Subresource, WriteOptions,
     json::{bool_at, list_at, str_at},
-    registry::{Deleted, Patch, WriteScope, Written, scale_of},
+    registry::{Deleted, Patch, WriteScope, WriteTarget, Written, scale_of},
     store::WatchCache,
 };
 
@@ -141,9 +141,7 @@ impl ResourceRequest<'_> {
         let view = self.view()?;
         let options = self.write_options("UpdateOptions")?;
         let (object, warnings) = self.object(&options)?;
-        let Target { kind, namespace, .. } = self.target;
-        let written =
-            self.server.registry.update(kind, namespace, self.target.name(), part, object, &options)?;
+        let written = self.server.registry.update(self.written(part), object, &options)?;
         Ok(write_response(StatusCode::OK, &view, &written, warnings))
     }
 
@@ -166,24 +164,20 @@ impl ResourceRequest<'_> {
         Ok(options)
     }
 
+    /// The written part of the target.
+    fn written(&self, scope: WriteScope) -> WriteTarget<'_> {
+        let Target { kind, namespace, .. } = self.target;
+        WriteTarget { kind, namespace, name: self.target.name(), scope }
+    }
+
     /// Server-side apply.
     fn apply(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = write_options(self.query, "PatchOptions")?;
         let force = force(self.query, options.field_manager.as_deref())?;
         let (config, warnings) = decode_configuration(&self.content.bytes, options.field_validation)?;
-        let Target { kind, served_version, namespace, .. } = self.target;
-        let name = self.target.name();
-        let (written, created) = self.server.registry.apply(
-            kind,
-            *served_version,
-            namespace,
-            name,
-            part,
-            &config,
-            force,
-            &options,
-        )?;
+        let (target, version) = (self.written(part), self.target.served_version);
+        let (written, created) = self.server.registry.apply(target, version, &config, force, &options)?;
         let code = if created { StatusCode::CREATED } else { StatusCode::OK };
         Ok(write_response(code, &view, &written, warnings))
     }
@@ -196,16 +190,8 @@ impl ResourceRequest<'_> {
         let patch = self.read_patch()?;
         let view = self.view()?;
         let options = self.write_options("PatchOptions")?;
-        let Target { kind, served_version, namespace, .. } = self.target;
-        let written = self.server.registry.patch(
-            kind,
-            *served_version,
-            namespace,
-            self.target.name(),
-            part,
-            &patch,
-            &options,
-        )?;
+        let (target, version) = (self.written(part), self.target.served_version);
+        let written = self.server.registry.patch(target, version, &patch, &options)?;
         Ok(write_response(StatusCode::OK, &view, &written, Vec::new()))
     }
 

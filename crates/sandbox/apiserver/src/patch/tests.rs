@@ -1,5 +1,3 @@
-#![expect(clippy::needless_pass_by_value, reason = "json!() reads best where it is used")]
-
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -14,25 +12,6 @@ use crate::{
     },
     strict,
 };
-
-fn patched(target: &Value, patch: Value) -> Value {
-    strategic(target, &patch, "Deployment").unwrap()
-}
-
-fn refused(target: Value, patch: Value) -> PatchError {
-    strategic(&target, &patch, "Deployment").unwrap_err()
-}
-
-/// Deployment with the pod spec `spec`.
-fn deployment(spec: Value) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": spec}}})
-}
-
-/// Returns the pod spec after `patch` is applied to `spec`.
-fn patched_pods(spec: Value, patch: Value) -> Value {
-    let patch = json!({"spec": {"template": {"spec": patch}}});
-    patched(&deployment(spec), patch)["spec"]["template"]["spec"].clone()
-}
 
 #[test]
 fn json_patch_is_atomic() {
@@ -109,216 +88,42 @@ fn merge_patch_removes_nulls_and_replaces_lists() {
     assert_eq!(merge(&target, &json!({})), target);
 }
 
-#[test]
-fn maps_are_merged_and_nulls_removed() {
-    let target = json!({"spec": {"paused": true, "replicas": 1}, "metadata": {"labels": {"a": "b"}}});
-    let patch =
-        json!({"spec": {"paused": null, "absent": null}, "metadata": {"labels": {"c": "d", "e": null}}});
-    assert_eq!(
-        patched(&target, patch),
-        json!({"spec": {"replicas": 1}, "metadata": {"labels": {"a": "b", "c": "d"}}})
-    );
+/// Strategic merge patch.
+#[derive(serde::Deserialize)]
+struct Case {
+    name: String,
+    object: Option<Value>,
+    /// Spec of the pods, in place of an object.
+    pods: Option<Value>,
+    patch: Value,
+    result: Option<Value>,
+    error: Option<Refusal>,
+}
+
+#[derive(serde::Deserialize)]
+struct Refusal {
+    code: u16,
+    message: String,
 }
 
 #[test]
-fn lists_are_merged_by_key_or_replaced() {
-    let spec = json!({
-        "containers": [{"name": "a", "image": "x:1", "args": ["1", "2"]}, {"name": "b", "image": "y:1"}],
-        "tolerations": [{"key": "k"}],
-    });
-    let patch = json!({
-        "containers": [{"name": "a", "image": "x:2", "args": ["3"]}, {"name": "c", "image": "z:1", "tty": null}],
-        "tolerations": [{"key": "l"}],
-    });
-    assert_eq!(
-        patched_pods(spec, patch),
-        json!({
-            "containers": [
-                {"name": "a", "image": "x:2", "args": ["3"]},
-                {"name": "c", "image": "z:1"},
-                {"name": "b", "image": "y:1"},
-            ],
-            "tolerations": [{"key": "l"}],
-        })
-    );
-}
-
-#[test]
-fn kubectl_set_image_keeps_order() {
-    let spec = json!({"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}]});
-    let patch = json!({
-        "$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
-        "containers": [{"name": "b", "image": "y:2"}],
-    });
-    assert_eq!(
-        patched_pods(spec, patch),
-        json!({"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y:2"}]})
-    );
-}
-
-#[test]
-fn element_order_moves_listed_elements() {
-    let names = |names: &[&str]| -> Value { names.iter().map(|name| json!({"name": name})).collect() };
-    let order = |before: &[&str], order: &[&str]| {
-        let spec = patched_pods(
-            json!({"containers": names(before)}),
-            json!({"$setElementOrder/containers": names(order)}),
-        );
-        spec["containers"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|c| c["name"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(order(&["a", "b", "c"], &["c", "a", "b"]), ["c", "a", "b"]);
-    assert_eq!(order(&["a", "s", "b"], &["a", "b"]), ["a", "s", "b"]);
-    assert_eq!(order(&["s", "a", "b"], &["b", "a"]), ["s", "b", "a"]);
-    assert_eq!(order(&["a", "b", "s"], &["b", "a"]), ["b", "a", "s"]);
-}
-
-#[test]
-fn element_order_must_list_patched_elements() {
-    let target = deployment(json!({"containers": [{"name": "a"}]}));
-    let patch = json!({"spec": {"template": {"spec": {
-        "$setElementOrder/containers": [{"name": "a"}],
-        "containers": [{"name": "b", "image": "x"}],
-    }}}});
-    let error = refused(target.clone(), patch);
-    assert_eq!(error.code, 400);
-    assert!(error.message.contains("doesn't match $setElementOrder list"), "{error}");
-    let no_list = json!({"spec": {"template": {"spec": {"$setElementOrder/containers": "a"}}}});
-    assert_eq!(refused(target, no_list).message, "invalid patch format of setElementOrder list");
-}
-
-#[test]
-fn element_order_of_removed_list_is_ignored() {
-    let patch = json!({"$setElementOrder/containers": [], "containers": null});
-    assert_eq!(patched_pods(json!({"containers": [{"name": "a"}]}), patch), json!({}));
-    let nothing = json!({"$setElementOrder/containers": [{"name": "a"}]});
-    assert_eq!(patched_pods(json!({}), nothing), json!({}));
-}
-
-#[test]
-fn elements_are_deleted_and_lists_replaced() {
-    let spec = json!({"containers": [{"name": "a", "env": [{"name": "A"}, {"name": "B"}]}]});
-    let patch = json!({"containers": [{
-        "name": "a",
-        "$setElementOrder/env": [{"name": "B"}],
-        "env": [{"$patch": "delete", "name": "A"}],
-    }]});
-    assert_eq!(
-        patched_pods(spec.clone(), patch),
-        json!({"containers": [{"name": "a", "env": [{"name": "B"}]}]})
-    );
-    let patch = json!({"containers": [{"$patch": "replace"}, {"name": "z", "image": "i"}]});
-    assert_eq!(patched_pods(spec, patch), json!({"containers": [{"name": "z", "image": "i"}]}));
-}
-
-#[test]
-fn maps_are_replaced_or_emptied() {
-    let target = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
-    let patch =
-        json!({"spec": {"strategy": {"$patch": "replace", "type": "Recreate", "rollingUpdate": null}}});
-    assert_eq!(patched(&target, patch), json!({"spec": {"strategy": {"type": "Recreate"}}}));
-    let patch = json!({"spec": {"strategy": {"rollingUpdate": {"$patch": "delete"}}}});
-    assert_eq!(patched(&target, patch)["spec"]["strategy"]["rollingUpdate"], json!({}));
-}
-
-#[test]
-fn retain_keys_removes_others() {
-    let target = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
-    let patch = |strategy| json!({"spec": {"strategy": strategy}});
-    assert_eq!(
-        patched(&target, patch(json!({"$retainKeys": ["type"], "type": "Recreate"}))),
-        json!({"spec": {"strategy": {"type": "Recreate"}}})
-    );
-    for broken in [json!({"$retainKeys": ["type"], "rollingUpdate": {}}), json!({"$retainKeys": "type"})] {
-        let error = refused(target.clone(), patch(broken));
-        assert_eq!((error.code, error.message.as_str()), (400, "invalid patch format of retainKeys"));
+fn strategic_patches() {
+    let cases: Vec<Case> = serde_saphyr::from_str(include_str!("tests/strategic.yaml")).unwrap();
+    for Case { name, object, pods, patch, result, error } in cases {
+        let in_pods = |value: Value| match pods {
+            Some(_) => json!({"spec": {"template": {"spec": value}}}),
+            None => value,
+        };
+        let target = object.unwrap_or_else(|| in_pods(pods.clone().unwrap()));
+        match (strategic(&target, &in_pods(patch), "Deployment"), result, error) {
+            (Ok(patched), Some(result), None) => assert_eq!(patched, in_pods(result), "{name}"),
+            (Ok(patched), None, None) => assert!(!has_directive(&patched), "{name}: {patched}"),
+            (Err(error), None, Some(Refusal { code, message })) => {
+                assert!(error.code == code && error.message.contains(&message), "{name}: {error:?}");
+            }
+            (outcome, ..) => panic!("{name}: {outcome:?}"),
+        }
     }
-}
-
-#[test]
-fn primitive_lists_are_merged_and_reduced() {
-    let target = json!({"metadata": {"finalizers": ["a/1", "b/2"]}});
-    let add = json!({"metadata": {"finalizers": ["c/3", "a/1"]}});
-    assert_eq!(patched(&target, add)["metadata"]["finalizers"], json!(["c/3", "a/1", "b/2"]));
-    let remove = json!({"metadata": {
-        "$deleteFromPrimitiveList/finalizers": ["a/1"],
-        "$setElementOrder/finalizers": ["d/4", "b/2"],
-        "finalizers": ["d/4"],
-    }});
-    assert_eq!(patched(&target, remove)["metadata"]["finalizers"], json!(["d/4", "b/2"]));
-    let from_nothing = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/1"]}});
-    assert_eq!(patched(&json!({}), from_nothing), json!({"metadata": {}}));
-}
-
-#[test]
-fn garbage_collector_patch_removes_one_owner() {
-    let target = json!({"metadata": {"uid": "u", "ownerReferences": [{"uid": "1", "name": "a"}, {"uid": "2", "name": "b"}]}});
-    let patch = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "1"}], "uid": "u"}});
-    assert_eq!(
-        patched(&target, patch),
-        json!({"metadata": {"uid": "u", "ownerReferences": [{"uid": "2", "name": "b"}]}})
-    );
-}
-
-#[test]
-fn directives_without_target_are_dropped() {
-    let patch = json!({"spec": {
-        "strategy": {"$patch": "replace", "type": "Recreate"},
-        "template": {"spec": {"containers": [
-            {"$patch": "delete", "name": "a"},
-            {"name": "b", "$setElementOrder/env": [{"name": "X"}], "env": [{"name": "X", "$patch": "delete"}]},
-        ], "volumes": [{"name": "v", "$retainKeys": ["name", "emptyDir"], "emptyDir": {}}]}},
-    }});
-    assert_eq!(
-        patched(&json!({}), patch.clone()),
-        json!({"spec": {"template": {"spec": {
-            "containers": [{"name": "b", "env": []}],
-            "volumes": [{"name": "v", "emptyDir": {}}],
-        }}}})
-    );
-    let with_containers = deployment(json!({"containers": [{"name": "a"}]}));
-    assert!(!patched(&with_containers, patch).to_string().contains('$'));
-}
-
-#[test]
-fn contradictory_patches_are_rejected() {
-    let target = || deployment(json!({"containers": [{"name": "a"}]}));
-    let pods = |patch: Value| json!({"spec": {"template": {"spec": patch}}});
-    for (patch, code, message) in [
-        (pods(json!({"containers": [{"image": "x"}]})), 400, "does not contain declared merge key: name"),
-        (
-            pods(json!({"containers": [{"$patch": "delete"}]})),
-            400,
-            "does not contain declared merge key: name",
-        ),
-        (
-            pods(json!({"containers": [{"$patch": "merge", "name": "a"}]})),
-            400,
-            "merging lists cannot yet be specified",
-        ),
-        (
-            pods(json!({"containers": [{"$patch": "burn", "name": "a"}]})),
-            400,
-            "unknown patch type: burn in map",
-        ),
-        (json!({"spec": {"$patch": "burn"}}), 400, "unknown patch type: burn in map"),
-        (pods(json!({"containers": ["a"]})), 400, "list element types are not identical"),
-        (json!([]), 400, "a strategic merge patch is an object"),
-    ] {
-        let error = refused(target(), patch.clone());
-        assert_eq!(error.code, code, "{patch}");
-        assert!(error.message.contains(message), "{patch}: {error}");
-    }
-    let lists = strategic(
-        &json!({"metadata": {"finalizers": [["a"]]}}),
-        &json!({"metadata": {"finalizers": [["b"]]}}),
-        "Deployment",
-    );
-    assert_eq!(lists.unwrap_err().code, 422);
 }
 
 #[test]
@@ -326,12 +131,6 @@ fn disruption_budget_selector_is_replaced() {
     let target = json!({"apiVersion": "policy/v1", "spec": {"selector": {"matchLabels": {"a": "b"}}}});
     let patch = json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}});
     assert_eq!(strategic(&target, &patch, "PodDisruptionBudget").unwrap()["spec"], patch["spec"]);
-}
-
-#[test]
-fn empty_patch_changes_nothing() {
-    let target = deployment(json!({"containers": [{"name": "a"}]}));
-    assert_eq!(patched(&target, json!({})), target);
 }
 
 // A client-side diff, to show that computed patches have the intended effect.

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::{
     Registry, Written, check_address,
-    modify::{ManagedFieldsOperation, WriteScope},
+    modify::{ManagedFieldsOperation, WriteScope, WriteTarget},
 };
 use crate::{
     ApiStatus, FieldValidation, WriteOptions,
@@ -17,18 +17,15 @@ impl Registry {
     /// Server-side apply. Creates the object if it does not exist. Returns `true` with the result if it was created.
     ///
     /// DEVIATION: managed fields of a kind with two served versions refer to the storage version, whichever was applied.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub(crate) fn apply(
         &self,
-        kind: &Kind,
+        target: WriteTarget<'_>,
         served_version: Option<ServedVersion>,
-        namespace: &str,
-        name: &str,
-        scope: WriteScope,
         config: &Value,
         force: bool,
         options: &WriteOptions,
     ) -> Result<(Written, bool), ApiStatus> {
+        let WriteTarget { kind, namespace, name, scope } = target;
         let warnings = check_config(kind, served_version, config, options.field_validation)?;
         let mut config = match served_version {
             Some(served_version) => served_version.convert_to_storage(config, kind.api_version()),
@@ -80,18 +77,10 @@ impl Registry {
                 }
             }
         }
-        let written = self.modify_as(
-            ManagedFieldsOperation::Apply,
-            kind,
-            namespace,
-            name,
-            scope,
-            options,
-            |_, old| {
-                let object = finish(apply::apply(old, &config, writer, force)?)?;
-                Ok((object, warnings.clone()))
-            },
-        )?;
+        let written = self.modify(target, ManagedFieldsOperation::Apply, options, |_, old| {
+            let object = finish(apply::apply(old, &config, writer, force)?)?;
+            Ok((object, warnings.clone()))
+        })?;
         Ok((written, false))
     }
 }

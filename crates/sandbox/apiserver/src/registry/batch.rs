@@ -130,10 +130,6 @@ impl Registry {
     /// Begins the deletion of the objects that `selected` selects.
     ///
     /// Objects that are created meanwhile are deleted too if their keys have not been reached.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::list`](crate::store::Store::list).
     pub(crate) fn delete_collection<'a>(
         &'a self,
         resource: Resource,

@@ -52,14 +52,40 @@ pub(super) enum ManagedFieldsOperation {
 const UNKNOWN_MANAGER: &str = "unknown";
 const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
+/// Part of an object that a request writes.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteTarget<'a> {
+    pub(crate) kind: &'a Kind,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) scope: WriteScope,
+}
+
 /// A patch.
 #[derive(Debug, Clone)]
-pub(crate) struct Patch {
-    pub(crate) form: PatchType,
-    pub(crate) body: Value,
+pub struct Patch {
+    /// Type of the patch.
+    pub form: PatchType,
+    /// The patch.
+    pub body: Value,
 }
 
 impl Patch {
+    /// JSON patch (RFC 6902).
+    pub fn json(body: Value) -> Self {
+        Self { form: PatchType::Json, body }
+    }
+
+    /// JSON merge patch (RFC 7396).
+    pub fn merge(body: Value) -> Self {
+        Self { form: PatchType::Merge, body }
+    }
+
+    /// Strategic merge patch.
+    pub fn strategic(body: Value) -> Self {
+        Self { form: PatchType::Strategic, body }
+    }
+
     /// Rejects a strategic merge patch of a custom resource, whose fields have no merge keys.
     pub(super) fn check_form(&self, kind: &Kind) -> Result<(), ApiStatus> {
         if kind.custom.is_some() && self.form == PatchType::Strategic {
@@ -103,35 +129,32 @@ impl Patch {
 }
 
 impl Registry {
-    /// Replaces the part `scope` of an object.
+    /// Replaces a part of an object.
     pub(crate) fn update(
         &self,
-        kind: &Kind,
-        namespace: &str,
-        name: &str,
-        scope: WriteScope,
+        target: WriteTarget<'_>,
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
+        let WriteTarget { kind, namespace, name, scope } = target;
         check_address(kind, namespace, Some(name), &mut object)?;
         kind.apply_defaults(&mut object);
-        self.modify(kind, namespace, name, scope, options, |_, _| Ok((object.clone(), Vec::new())))
+        let operation = ManagedFieldsOperation::Update(scope.subresource());
+        self.modify(target, operation, options, |_, _| Ok((object.clone(), Vec::new())))
     }
 
-    /// Patches the part `scope` of an object. The patch applies to the object in `served_version`.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
+    /// Patches a part of an object. The patch applies to the object in `served_version`.
     pub(crate) fn patch(
         &self,
-        kind: &Kind,
+        target: WriteTarget<'_>,
         served_version: Option<ServedVersion>,
-        namespace: &str,
-        name: &str,
-        scope: WriteScope,
         patch: &Patch,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
+        let WriteTarget { kind, namespace, name, scope } = target;
         patch.check_form(kind)?;
-        self.modify(kind, namespace, name, scope, options, |_, old| {
+        let operation = ManagedFieldsOperation::Update(scope.subresource());
+        self.modify(target, operation, options, |_, old| {
             let shown = served_version.map(|served_version| served_version.convert_from_storage(old));
             let patched = patch.apply(shown.as_ref().unwrap_or(old), kind.name())?;
             let decode = |object| match served_version {
@@ -153,26 +176,8 @@ impl Registry {
     /// `change` receives the object as it is stored and in the version of `kind`.
     pub(super) fn modify(
         &self,
-        kind: &Kind,
-        namespace: &str,
-        name: &str,
-        scope: WriteScope,
-        options: &WriteOptions,
-        change: impl FnMut(&Object, &Value) -> Result<(Value, Vec<String>), ApiStatus>,
-    ) -> Result<Written, ApiStatus> {
-        let operation = ManagedFieldsOperation::Update(scope.subresource());
-        self.modify_as(operation, kind, namespace, name, scope, options, change)
-    }
-
-    /// As [`modify`](Self::modify), with the source of the managed fields.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
-    pub(super) fn modify_as(
-        &self,
+        WriteTarget { kind, namespace, name, scope }: WriteTarget<'_>,
         operation: ManagedFieldsOperation,
-        kind: &Kind,
-        namespace: &str,
-        name: &str,
-        scope: WriteScope,
         options: &WriteOptions,
         mut change: impl FnMut(&Object, &Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {

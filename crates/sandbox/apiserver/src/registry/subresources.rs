@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Patch, Registry, WriteScope, Written, modify::ManagedFieldsOperation};
+use super::{Patch, Registry, WriteScope, WriteTarget, Written, modify::ManagedFieldsOperation};
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
     custom::ScalePaths,
@@ -87,7 +87,8 @@ impl Registry {
         mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
         let operation = ManagedFieldsOperation::Update("scale");
-        self.modify_as(operation, kind, namespace, name, WriteScope::Main, options, |old, shown| {
+        let target = WriteTarget { kind, namespace, name, scope: WriteScope::Main };
+        self.modify(target, operation, options, |old, shown| {
             let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
             let current = match (paths, &kind.custom) {
                 (Some(paths), Some(custom)) => {

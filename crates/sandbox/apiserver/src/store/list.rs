@@ -72,10 +72,6 @@ impl Store {
     }
 
     /// As [`list`](Self::list). If there is a `cache`, its state is the latest.
-    ///
-    /// # Errors
-    ///
-    /// As [`list`](Self::list).
     pub(crate) fn list_from(
         &self,
         cache: Option<&WatchCache>,

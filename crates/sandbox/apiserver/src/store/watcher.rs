@@ -194,10 +194,6 @@ impl Watcher {
     }
 
     /// Returns the next event if there is one.
-    ///
-    /// # Errors
-    ///
-    /// As [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<WatchEvent>, ApiStatus> {
         // Marked before reading: a concurrent write wakes the next wait.
         self.signal.mark_unchanged();

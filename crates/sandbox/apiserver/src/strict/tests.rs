@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -158,40 +160,10 @@ fn times_are_normalized() {
 #[test]
 fn type_errors_have_go_format() {
     let prefix = r#"Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal "#;
-    for (text, rest) in [
-        (
-            r#"{"spec":{"replicas":"3"}}"#,
-            "string into Go struct field DeploymentSpec.spec.replicas of type int32",
-        ),
-        (
-            r#"{"spec":{"replicas":1.5}}"#,
-            "number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32",
-        ),
-        (
-            r#"{"spec":{"replicas":3000000000}}"#,
-            "number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
-        ),
-        (
-            r#"{"spec":{"template":{"spec":{"containers":[{"image":1}]}}}}"#,
-            "number into Go struct field Container.spec.template.spec.containers.image of type string",
-        ),
-        (
-            r#"{"spec":{"template":{"spec":{"containers":{}}}}}"#,
-            "object into Go struct field PodSpec.spec.template.spec.containers of type []v1.Container",
-        ),
-        (
-            r#"{"spec":{"template":{"spec":{"restartPolicy":true}}}}"#,
-            "bool into Go struct field PodSpec.spec.template.spec.restartPolicy of type v1.RestartPolicy",
-        ),
-        (r#"{"metadata":[]}"#, "array into Go struct field Deployment.metadata of type v1.ObjectMeta"),
-        (
-            r#"{"metadata":{"labels":{"a":1}}}"#,
-            "number into Go struct field ObjectMeta.metadata.labels of type string",
-        ),
-        (r#"[]"#, "array into Go value of type v1.Deployment"),
-        (r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":true}}}}"#, "bool into Go value of type int32"),
-    ] {
-        assert_eq!(error(text), format!("{prefix}{rest}"), "{text}");
+    let cases: BTreeMap<String, String> =
+        serde_saphyr::from_str(include_str!("tests/type_errors.yaml")).unwrap();
+    for (text, end) in cases {
+        assert_eq!(error(&text), format!("{prefix}{end}"), "{text}");
     }
 }
 

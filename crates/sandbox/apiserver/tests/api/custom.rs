@@ -1,11 +1,12 @@
 //! Custom resources.
 
-use std::{pin::pin, task::Poll};
+use std::{collections::BTreeMap, pin::pin, task::Poll};
 
 use bytes::Bytes;
 use futures_util::poll;
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -161,11 +162,14 @@ mod definitions {
         panic!("the watch continues");
     }
 
-    /// Change of the definition, and the expected errors.
+    /// Changes of the definition, and the errors that they cause.
+    #[derive(Deserialize)]
     struct Invalid {
-        name: &'static str,
-        change: fn(&mut Value),
-        errors: &'static str,
+        name: String,
+        #[serde(default)]
+        set: BTreeMap<String, Value>,
+        property: Option<Value>,
+        errors: String,
     }
 
     /// Adds a property to the spec.
@@ -176,142 +180,22 @@ mod definitions {
 
     #[tokio::test]
     async fn are_validated() {
-        let cases = [
-            Invalid {
-                name: "name",
-                change: |d| d["metadata"]["name"] = json!("x.example.com"),
-                errors: "metadata.name: Invalid value: \"x.example.com\": must be spec.names.plural+\".\"+spec.group",
-            },
-            Invalid {
-                name: "scope",
-                change: |d| d["spec"]["scope"] = json!("Wide"),
-                errors: "spec.scope: Unsupported value: \"Wide\": supported values: \"Cluster\", \"Namespaced\"",
-            },
-            Invalid {
-                name: "no versions",
-                change: |d| d["spec"]["versions"] = json!([]),
-                errors: "[spec.versions: Invalid value: []: must have exactly one version marked as storage version, \
-                         status.storedVersions: Invalid value: null: must have at least one stored version]",
-            },
-            Invalid {
-                name: "no schema",
-                change: |d| drop(d["spec"]["versions"][0].as_object_mut().unwrap().remove("schema")),
-                errors: "spec.versions[0].schema.openAPIV3Schema: Required value",
-            },
-            Invalid {
-                name: "no type",
-                change: |d| property(d, json!({})),
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].type: Required value: must not \
-                         be empty for specified object fields",
-            },
-            Invalid {
-                name: "unknown type",
-                change: |d| property(d, json!({"type": "strin"})),
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].type: Unsupported value: \
-                         \"strin\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \
-                         \"string\"",
-            },
-            Invalid {
-                name: "list without items",
-                change: |d| property(d, json!({"type": "array"})),
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].items: Required value: must be \
-                         specified",
-            },
-            Invalid {
-                name: "keyed list",
-                change: |d| {
-                    property(
-                        d,
-                        json!({"type": "array", "x-kubernetes-list-type": "map",
-                        "x-kubernetes-list-map-keys": ["k"],
-                        "items": {"type": "object", "properties": {"k": {"type": "string"}}}}),
-                    );
-                },
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].items.properties[k].default: \
-                         Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or \
-                         be a required property",
-            },
-            Invalid {
-                name: "default of another type",
-                change: |d| property(d, json!({"type": "string", "default": 1})),
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].default: Invalid value: \
-                         \"integer\":  in body must be of type string: \"integer\"",
-            },
-            Invalid {
-                name: "default with unknown fields",
-                change: |d| {
-                    let properties = json!({"x": {"type": "string"}});
-                    property(d, json!({"type": "object", "properties": properties, "default": {"y": 1}}));
-                },
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].default: Invalid value: \
-                         {\"y\":1}: must not have unknown fields",
-            },
-            Invalid {
-                name: "type within anyOf",
-                change: |d| property(d, json!({"type": "string", "anyOf": [{"type": "string"}]})),
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].anyOf[0].type: Forbidden: must \
-                         be empty to be structural",
-            },
-            Invalid {
-                name: "schema of metadata",
-                change: |d| {
-                    let root = &mut d["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-                    root["metadata"] =
-                        json!({"type": "object", "properties": {"labels": {"type": "object"}}});
-                },
-                errors: "spec.validation.openAPIV3Schema.properties[metadata]: Forbidden: must not specify anything \
-                         other than name and generateName, but metadata is implicitly specified",
-            },
-            Invalid {
-                name: "validation rule",
-                change: |d| {
-                    property(d, json!({"type": "string", "x-kubernetes-validations": [{"rule": "true"}]}));
-                },
-                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].x-kubernetes-validations: \
-                         Forbidden: CEL validation rules are not supported by the embedded API server; remove them \
-                         from the schema",
-            },
-            Invalid {
-                name: "column",
-                change: |d| {
-                    d["spec"]["versions"][0]["additionalPrinterColumns"] =
-                        json!([{"name": "x", "type": "text", "jsonPath": "spec.x"}]);
-                },
-                errors: "[spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of \
-                         boolean,date,integer,number,string, spec.additionalPrinterColumns[0].JSONPath: Invalid value: \
-                         \"spec.x\": must be a simple json path starting with .]",
-            },
-            Invalid {
-                name: "scale",
-                change: |d| {
-                    d["spec"]["versions"][0]["subresources"]["scale"] =
-                        json!({"specReplicasPath": ".x.replicas", "statusReplicasPath": ".spec.replicas"});
-                },
-                errors: "[spec.subresources.scale.specReplicasPath: Invalid value: \".x.replicas\": should be a json \
-                         path under .spec, spec.subresources.scale.statusReplicasPath: Invalid value: \
-                         \".spec.replicas\": should be a json path under .status]",
-            },
-            Invalid {
-                name: "conversion webhook",
-                change: |d| d["spec"]["conversion"] = json!({"strategy": "Webhook"}),
-                errors: "spec.conversion.strategy: Forbidden: conversion webhooks are not supported by the embedded API \
-                         server",
-            },
-            Invalid {
-                name: "protected group",
-                change: |d| {
-                    d["spec"]["group"] = json!("x.k8s.io");
-                    d["metadata"]["name"] = json!("websites.x.k8s.io");
-                },
-                errors: "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have \
-                         approval annotation \"api-approved.kubernetes.io\", see \
-                         https://github.com/kubernetes/enhancements/pull/1111",
-            },
-        ];
+        let cases: Vec<Invalid> =
+            serde_saphyr::from_str(include_str!("testdata/invalid_definitions.yaml")).unwrap();
         let client = Client::new();
-        for Invalid { name, change, errors } in cases {
+        for Invalid { name, set, property: schema, errors } in cases {
             let mut changed = definition();
-            change(&mut changed);
+            for (path, value) in set {
+                let (parent, field) = path.rsplit_once('/').unwrap();
+                let parent = changed.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+                match value {
+                    Value::Null => drop(parent.remove(field)),
+                    value => drop(parent.insert(field.to_owned(), value)),
+                }
+            }
+            if let Some(schema) = schema {
+                property(&mut changed, schema);
+            }
             let message = client.post(DEFINITIONS, &changed).await.refused(422, "Invalid");
             let (_, found) = message.split_once(" is invalid: ").unwrap();
             assert_eq!(found, errors, "{name}");
@@ -427,140 +311,17 @@ mod objects {
         assert_eq!(client.get(WEBSITES).await.expect(200)["items"], json!([]));
     }
 
-    /// A spec and the expected errors.
+    /// A spec and the errors that it causes.
+    #[derive(Deserialize)]
     struct Invalid {
         spec: Value,
-        errors: &'static str,
+        errors: String,
     }
 
     #[tokio::test]
     async fn are_validated() {
-        let with = |field: &str, value: Value| {
-            let mut spec = json!({"host": "abc"});
-            spec[field] = value;
-            spec
-        };
-        let cases = [
-            Invalid {
-                spec: json!({"host": "ab"}),
-                errors: "spec.host: Invalid value: \"ab\": spec.host in body should be at least 3 chars long",
-            },
-            Invalid {
-                spec: json!({"host": "ABC"}),
-                errors: "spec.host: Invalid value: \"ABC\": spec.host in body should match '^[a-z.]+$'",
-            },
-            Invalid {
-                spec: json!({"host": "a".repeat(31)}),
-                errors: "spec.host: Too long: may not be more than 30 bytes",
-            },
-            Invalid {
-                spec: json!({"host": 7}),
-                errors: "spec.host: Invalid value: \"integer\": spec.host in body must be of type string: \"integer\"",
-            },
-            Invalid { spec: json!({}), errors: "spec.host: Required value" },
-            Invalid { spec: json!({"host": null}), errors: "spec.host: Required value" },
-            Invalid {
-                spec: with("replicas", json!(11)),
-                errors: "spec.replicas: Invalid value: 11: spec.replicas in body should be less than or equal to 10",
-            },
-            Invalid {
-                spec: with("replicas", json!(-1)),
-                errors: "[spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to \
-                         0, .spec.replicas: Invalid value: -1: should be a non-negative integer]",
-            },
-            Invalid {
-                spec: with("replicas", json!("x")),
-                errors: "[spec.replicas: Invalid value: \"string\": spec.replicas in body must be of type integer: \
-                         \"string\", .spec.replicas: Invalid value: 0: .spec.replicas accessor error: x is of the type \
-                         string, expected int64]",
-            },
-            Invalid {
-                spec: with("replicas", json!(1.5)),
-                errors: "[spec.replicas: Invalid value: \"float64\": spec.replicas in body must be of type int32: \
-                         \"float64\", <nil>: Invalid value: \"\": Checked value must be of type integer with format \
-                         int32 in spec.replicas, .spec.replicas: Invalid value: 0: .spec.replicas accessor error: 1.5 \
-                         is of the type float64, expected int64]",
-            },
-            Invalid {
-                spec: with("ratio", json!(0.3)),
-                errors: "spec.ratio: Invalid value: 0.3: spec.ratio in body should be a multiple of 0.5",
-            },
-            Invalid {
-                spec: with("ratio", json!(0.0)),
-                errors: "spec.ratio: Invalid value: 0.0: spec.ratio in body should be greater than 0",
-            },
-            Invalid {
-                spec: with("tier", json!("gold")),
-                errors: "spec.tier: Unsupported value: \"gold\": supported values: \"free\", \"paid\"",
-            },
-            Invalid {
-                spec: with("oneOf", json!("c")),
-                errors: "[<nil>: Invalid value: \"\": \"spec.oneOf\" must validate one and only one schema (oneOf). \
-                         Found none valid, spec.oneOf: Invalid value: \"c\": spec.oneOf in body should match '^a']",
-            },
-            Invalid {
-                spec: with("anyOf", json!("c")),
-                errors: "[<nil>: Invalid value: \"\": \"spec.anyOf\" must validate at least one schema (anyOf), \
-                         spec.anyOf: Invalid value: \"c\": spec.anyOf in body should match '^a']",
-            },
-            Invalid {
-                spec: with("allOf", json!("cb")),
-                errors: "[spec.allOf: Invalid value: \"cb\": spec.allOf in body should match '^a', <nil>: Invalid \
-                         value: \"\": \"spec.allOf\" must validate all the schemas (allOf)]",
-            },
-            Invalid {
-                spec: with("not", json!("ab")),
-                errors: "<nil>: Invalid value: \"\": \"spec.not\" must not validate the schema (not)",
-            },
-            Invalid {
-                spec: with("port", json!(true)),
-                errors: "spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer,string: \
-                         \"boolean\"",
-            },
-            Invalid {
-                spec: with("when", json!("yesterday")),
-                errors: "spec.when: Invalid value: \"yesterday\": spec.when in body must be of type date-time: \
-                         \"yesterday\"",
-            },
-            Invalid {
-                spec: with("paths", json!([])),
-                errors: "spec.paths: Invalid value: 0: spec.paths in body should have at least 1 items",
-            },
-            Invalid {
-                spec: with("paths", json!([{"path": "a"}, {"path": "a"}])),
-                errors: "spec.paths[1]: Duplicate value: {\"path\":\"a\"}",
-            },
-            Invalid {
-                spec: with("paths", json!([{"path": "a"}, {"path": "b"}, {"path": "c"}, {"path": "d"}])),
-                errors: "spec.paths: Too many: 4: must have at most 3 items",
-            },
-            Invalid {
-                spec: with("paths", json!([{"weight": 1}])),
-                errors: "spec.paths[0].path: Required value",
-            },
-            Invalid {
-                spec: with("paths", json!([3])),
-                errors: "[spec.paths[0]: Invalid value: \"integer\": spec.paths[0] in body must be of type object: \
-                         \"integer\", spec.paths[0]: Invalid value: 3: must be an object for an array of list-type map]",
-            },
-            Invalid {
-                spec: with("tags", json!(["a", "b", "a"])),
-                errors: "spec.tags[2]: Duplicate value: \"a\"",
-            },
-            Invalid {
-                spec: with("labels", json!({"a": "1", "b": "2", "c": "3"})),
-                errors: "spec.labels: Too many: 3: must have at most 2 items",
-            },
-            Invalid {
-                spec: with("labels", json!({"a": 1})),
-                errors: "spec.labels.a: Invalid value: \"integer\": spec.labels.a in body must be of type string: \
-                         \"integer\"",
-            },
-            Invalid {
-                spec: with("template", json!({"a": 1})),
-                errors: "[spec.template.apiVersion: Required value, spec.template.kind: Required value]",
-            },
-        ];
+        let cases: Vec<Invalid> =
+            serde_saphyr::from_str(include_str!("testdata/invalid_websites.yaml")).unwrap();
         let client = with_definition().await;
         for Invalid { spec, errors } in cases {
             let message = create(&client, spec.clone()).await.unwrap_err();

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use kcm_api::{Deployment, ReplicaSet};
 use kcm_apiserver::{
-    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, Object, PatchType, Resource, WriteOptions,
+    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, Object, Patch, Resource, WriteOptions,
 };
 use kcm_clock::Clock;
 use kcm_rollouts::diagnose;
@@ -80,10 +80,8 @@ impl<'a> DemoRunner<'a> {
     }
 
     pub(super) fn patch(&self, patch: &Value) -> Result<(), ApiStatus> {
-        let (options, type_) = (WriteOptions::default(), PatchType::Strategic);
-        self.server
-            .patch(Resource::DEPLOYMENTS, NAMESPACE, NAME, None, type_, patch.clone(), &options)
-            .map(drop)
+        let (patch, options) = (Patch::strategic(patch.clone()), WriteOptions::default());
+        self.server.patch(Resource::DEPLOYMENTS, NAMESPACE, NAME, None, patch, &options).map(drop)
     }
 
     pub(super) fn delete(&self) -> Result<(), ApiStatus> {

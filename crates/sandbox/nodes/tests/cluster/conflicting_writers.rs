@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_apiserver::{
-    ApiServer, DeleteOptions, DeletionPropagation, Object, PatchType, Resource, Subresource, WatchEvent,
+    ApiServer, DeleteOptions, DeletionPropagation, Object, Patch, Resource, Subresource, WatchEvent,
     WatchStart, WriteOptions,
 };
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn pod(name: &str) -> Value {
 fn patch(server: &ApiServer, object: &Object, part: Option<Subresource>, patch: Value) {
     let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
     // The object may have been deleted.
-    let _ = server.patch(resource, namespace, name, part, PatchType::Merge, patch, &WriteOptions::default());
+    let _ = server.patch(resource, namespace, name, part, Patch::merge(patch), &WriteOptions::default());
 }
 
 /// Runs the writer for 0.1 s, stops it, and checks that the cluster settles.

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kcm_apiserver::{DeleteOptions, DeletionPropagation, Object, Resource, WriteOptions};
+use kcm_apiserver::{DeleteOptions, DeletionPropagation, Object, Patch, Resource, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::test_server::{RunningSandbox, TestServer};
@@ -98,10 +98,9 @@ async fn cycle_of_custom_resources_is_deleted() {
     let cluster = Cluster::start();
     let a = cluster.create(cluster.websites, "a", json!([]));
     let b = cluster.create(cluster.websites, "b", reference(&a));
-    let patch = json!({"metadata": {"ownerReferences": reference(&b)}});
+    let patch = Patch::merge(json!({"metadata": {"ownerReferences": reference(&b)}}));
     let options = WriteOptions::default();
-    let merge = kcm_apiserver::PatchType::Merge;
-    cluster.test.server.patch(cluster.websites, "default", "a", None, merge, patch, &options).unwrap();
+    cluster.test.server.patch(cluster.websites, "default", "a", None, patch, &options).unwrap();
     cluster.delete(cluster.websites, "a", DeletionPropagation::Foreground);
     cluster.settle().await;
     assert_eq!((cluster.get(cluster.websites, "a"), cluster.get(cluster.websites, "b")), (None, None));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kcm_apiserver::{PatchType, Resource, Subresource, WriteOptions};
+use kcm_apiserver::{Patch, Resource, Subresource, WriteOptions};
 use serde_json::json;
 
 use crate::test_server::TestServer;
@@ -18,7 +18,7 @@ async fn pod_that_failed_before_its_start_is_not_started() {
     clock.sleep(Duration::from_millis(100)).await;
     let failed = json!({ "status": { "phase": "Failed" } });
     let status = Some(Subresource::Status);
-    server.patch(Resource::PODS, "default", "p", status, PatchType::Merge, failed, &options).unwrap();
+    server.patch(Resource::PODS, "default", "p", status, Patch::merge(failed), &options).unwrap();
     clock.sleep(Duration::from_secs(60)).await;
     let pod = server.get(Resource::PODS, "default", "p").unwrap();
     assert_eq!(pod.value()["status"]["phase"], "Failed");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kcm_apiserver::{ApiServerConfig, DeleteOptions, ListOptions, Resource, WriteOptions};
+use kcm_apiserver::{ApiServerConfig, DeleteOptions, ListOptions, Patch, Resource, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::test_server::{RunningSandbox, TestServer};
@@ -232,9 +232,8 @@ async fn readiness_gate_is_observed() {
     assert!(condition(&status, "Ready").starts_with("False ReadinessGatesNotReady"), "{status}");
     let open = json!({ "status": { "conditions": [{ "type": "example.com/lb", "status": "True" }] } });
     let part = Some(kcm_apiserver::Subresource::Status);
-    let strategic = kcm_apiserver::PatchType::Strategic;
     let options = WriteOptions::default();
-    pod.test.server.patch(Resource::PODS, "default", "p", part, strategic, open, &options).unwrap();
+    pod.test.server.patch(Resource::PODS, "default", "p", part, Patch::strategic(open), &options).unwrap();
     assert_eq!(condition(&pod.after(1).await, "Ready"), "True");
 }
 

@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kcm_apiserver::{
-    ApiServer, DeleteOptions, DeletionPropagation, Object, PatchType, Resource, WriteOptions,
-};
+use kcm_apiserver::{ApiServer, DeleteOptions, DeletionPropagation, Object, Patch, Resource, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::test_server::TestServer;
@@ -40,9 +38,7 @@ impl Item {
 
     fn patch(self, server: &ApiServer, patch: Value) {
         let options = WriteOptions::default();
-        server
-            .patch(self.resource, self.namespace, self.name, None, PatchType::Merge, patch, &options)
-            .unwrap();
+        server.patch(self.resource, self.namespace, self.name, None, Patch::merge(patch), &options).unwrap();
     }
 
     fn delete(self, server: &ApiServer, propagation: DeletionPropagation) {

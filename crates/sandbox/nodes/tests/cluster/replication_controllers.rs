@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kcm_apiserver::{
-    ApiServer, DeleteOptions, DeletionPropagation, ListOptions, Object, PatchType, Resource, Subresource,
+    ApiServer, DeleteOptions, DeletionPropagation, ListOptions, Object, Patch, Resource, Subresource,
     WriteOptions,
 };
 use kcm_client::RateLimit;
@@ -53,7 +53,7 @@ impl Cluster {
 
     fn patch(&self, resource: Resource, name: &str, subresource: Option<Subresource>, patch: Value) {
         let options = WriteOptions::default();
-        self.server.patch(resource, "default", name, subresource, PatchType::Merge, patch, &options).unwrap();
+        self.server.patch(resource, "default", name, subresource, Patch::merge(patch), &options).unwrap();
     }
 
     fn scale(&self, name: &str, replicas: i32) {

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kcm_apiserver::{ApiServer, Object, PatchType, Resource, Subresource, WriteOptions};
+use kcm_apiserver::{ApiServer, Object, Patch, Resource, Subresource, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::test_server::TestServer;
@@ -94,7 +94,7 @@ async fn kubelets_report_the_observed_generation() {
     assert_eq!(generations(), (json!(1), json!(1)));
     let patch = json!({ "spec": { "activeDeadlineSeconds": 5000 } });
     let options = WriteOptions::default();
-    server.patch(Resource::PODS, "default", "p", None, PatchType::Merge, patch, &options).unwrap();
+    server.patch(Resource::PODS, "default", "p", None, Patch::merge(patch), &options).unwrap();
     clock.sleep(STARTED).await;
     assert_eq!(generations(), (json!(2), json!(2)));
 }
@@ -110,7 +110,7 @@ async fn pods_fail_after_their_active_deadline() {
     clock.sleep(STARTED).await;
     let patch = json!({ "spec": { "activeDeadlineSeconds": 20 } });
     let options = WriteOptions::default();
-    server.patch(Resource::PODS, "default", "p", None, PatchType::Merge, patch, &options).unwrap();
+    server.patch(Resource::PODS, "default", "p", None, Patch::merge(patch), &options).unwrap();
     clock.sleep(Duration::from_secs(10)).await;
     let status = || get(server, Resource::PODS, "p")["status"].clone();
     assert_eq!(status()["phase"], "Running");
@@ -162,7 +162,7 @@ async fn quota_status_follows_objects() {
     let patch = |part, patch| {
         let options = WriteOptions::default();
         let (resource, namespace) = (Resource::RESOURCE_QUOTAS, "default");
-        server.patch(resource, namespace, "q", part, PatchType::Merge, patch, &options).unwrap()
+        server.patch(resource, namespace, "q", part, Patch::merge(patch), &options).unwrap()
     };
     patch(None, json!({ "spec": { "hard": { "configmaps": null } } }));
     settle().await;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use kcm_apiserver::{
-    ApiStatus, DeleteOptions, Object, PatchType, Resource, WatchEvent, WatchStart, WriteOptions,
+    ApiStatus, DeleteOptions, Object, Patch, Resource, WatchEvent, WatchStart, WriteOptions,
 };
 use redb::StorageBackend;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ fn put(server: &ApiServer, name: &str, data: Value) -> Result<Arc<Object>, ApiSt
     let (object, options) = (json!({"metadata": {"name": name}, "data": data}), WriteOptions::default());
     match get(server, name) {
         None => server.create(RESOURCE, "default", object, &options),
-        Some(_) => server.patch(RESOURCE, "default", name, None, PatchType::Merge, object, &options),
+        Some(_) => server.patch(RESOURCE, "default", name, None, Patch::merge(object), &options),
     }
 }
 

@@ -148,62 +148,14 @@ mod tests {
 
     #[test]
     fn schemas_are_converted() {
+        #[derive(serde::Deserialize)]
         struct Case {
-            name: &'static str,
+            name: String,
             v3: Value,
             v2: Value,
         }
-        let cases = [
-            Case {
-                name: "references, alone and with a description",
-                v3: json!({"type": "object", "properties": {
-                    "a": {"$ref": "#/components/schemas/A"},
-                    "b": {"allOf": [{"$ref": "#/components/schemas/B"}], "description": "b"},
-                    "c": {"type": "array", "items": {"$ref": "#/components/schemas/C"}},
-                }}),
-                v2: json!({"type": "object", "properties": {
-                    "a": {"$ref": "#/definitions/A"},
-                    "b": {"$ref": "#/definitions/B", "description": "b"},
-                    "c": {"type": "array", "items": {"$ref": "#/definitions/C"}},
-                }}),
-            },
-            Case {
-                name: "number or string",
-                v3: json!({"oneOf": [{"type": "integer"}, {"type": "string"}]}),
-                v2: json!({"type": "string"}),
-            },
-            Case {
-                name: "junctors",
-                v3: json!({"type": "object", "properties": {"a": {
-                    "type": "string", "oneOf": [{}], "anyOf": [{}], "not": {}, "allOf": [{"pattern": "a"}], "enum": ["a"],
-                }}}),
-                v2: json!({"type": "object", "properties": {"a": {"type": "string", "enum": ["a"]}}}),
-            },
-            Case {
-                name: "nullable field",
-                v3: json!({"type": "object", "required": ["a", "b"], "properties": {
-                    "a": {"type": "object", "nullable": true, "properties": {"c": {"type": "string"}}},
-                    "b": {"type": "string"},
-                }}),
-                v2: json!({"type": "object", "required": ["b"], "properties": {"a": {}, "b": {"type": "string"}}}),
-            },
-            Case {
-                name: "unknown fields are kept in a field",
-                v3: json!({"type": "object", "properties": {"a": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    "properties": {"b": {"type": "string"}},
-                }}}),
-                v2: json!({"type": "object", "properties": {"a": {"x-kubernetes-preserve-unknown-fields": true}}}),
-            },
-            Case {
-                name: "unknown fields are kept in the object",
-                v3: json!({
-                    "type": "object", "description": "d", "x-kubernetes-preserve-unknown-fields": true,
-                    "properties": {"b": {"type": "string"}}, "x-kubernetes-group-version-kind": [],
-                }),
-                v2: json!({"type": "object", "x-kubernetes-group-version-kind": []}),
-            },
-        ];
+
+        let cases: Vec<Case> = serde_saphyr::from_str(include_str!("conversions.yaml")).unwrap();
         for Case { name, v3, v2 } in cases {
             let document = json_document([("X".to_owned(), v3)].into_iter().collect());
             assert_eq!(document["definitions"]["X"], v2, "{name}");

@@ -53,19 +53,11 @@ impl Authorization {
 impl ControlPlane {
     /// Starts `etcd` and `kube-apiserver` from the directory `assets` (see `KUBEBUILDER_ASSETS`). All files are written to
     /// `folder`, which must exist. Call [`ready`](Self::ready) before sending requests.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a file cannot be written or a program cannot be started.
     pub fn start(assets: &Path, folder: &Path, authorization: Authorization) -> Result<Self, ClusterError> {
         Self::start_with(assets, folder, authorization, Vec::new())
     }
 
     /// As [`start`](Self::start), with further flags of the API server. They override the flags of this type.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
     pub fn start_with(
         assets: &Path,
         folder: &Path,
@@ -123,19 +115,11 @@ impl ControlPlane {
     }
 
     /// Waits until the API server is ready.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a program exits or the API server is not ready in time.
     pub async fn ready(&mut self, api: &ApiClient, clock: &dyn Clock) -> Result<(), ClusterError> {
         ready(self, api, clock, TIMEOUT).await
     }
 
     /// Kills the API server.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the process does not exit.
     pub async fn kill_server(&mut self) -> Result<(), ClusterError> {
         match self.server.take() {
             Some(server) => server.kill(TIMEOUT).await,
@@ -144,10 +128,6 @@ impl ControlPlane {
     }
 
     /// Starts the API server with the same port and etcd.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be started.
     pub fn start_server(&mut self) -> Result<(), ClusterError> {
         let path = |name: &str| text(&self.files.path(name));
         let mut flags = vec![
@@ -193,10 +173,6 @@ impl ControlPlane {
     }
 
     /// Kills etcd.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the process does not exit.
     pub async fn kill_etcd(&mut self) -> Result<(), ClusterError> {
         match self.etcd.take() {
             Some(etcd) => etcd.kill(TIMEOUT).await,
@@ -205,10 +181,6 @@ impl ControlPlane {
     }
 
     /// Starts etcd with the same ports and data directory.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be started.
     pub fn start_etcd(&mut self) -> Result<(), ClusterError> {
         let Self { client, peer, .. } = &*self;
         let flags = [

@@ -31,10 +31,6 @@ pub struct EmbeddedServer {
 
 impl EmbeddedServer {
     /// Starts the API server on a free port. `config` is called at each start.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder or a port cannot be used.
     pub async fn start(
         data: PathBuf,
         config: impl Fn() -> ApiServerConfig + Send + Sync + 'static,
@@ -56,10 +52,6 @@ impl EmbeddedServer {
     }
 
     /// Starts the API server with the same port and folder.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder or the port cannot be used.
     pub async fn start_again(&mut self) -> Result<(), ClusterError> {
         let server = self.open().await?;
         let failed = |source| ClusterError::File { file: "port of the API server".to_owned(), source };

@@ -45,19 +45,11 @@ pub enum Signal {
 
 impl Program {
     /// Runs a shell command.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the shell cannot be started or the log cannot be written.
     pub fn shell(name: &'static str, command: &str, log: &Path) -> Result<Self, ClusterError> {
         Self::run(name, OsStr::new("sh"), &["-c".to_owned(), command.to_owned()], log)
     }
 
     /// Runs a program. `name` identifies it in errors; stdout and stderr are appended to `log`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the program cannot be started or the log cannot be written.
     pub fn run(
         name: &'static str,
         program: &OsStr,
@@ -122,10 +114,6 @@ impl Program {
     }
 
     /// Sends SIGTERM and waits until the process has exited.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the process had already exited or does not exit in time.
     pub async fn stop(mut self, timeout: Duration) -> Result<(), ClusterError> {
         self.check_running()?;
         self.signal(Signal::Terminate);
@@ -133,20 +121,12 @@ impl Program {
     }
 
     /// Sends SIGKILL and waits until the process has exited.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the operating system does not report the exit.
     pub async fn kill(mut self, timeout: Duration) -> Result<(), ClusterError> {
         self.signal(Signal::Kill);
         self.end(timeout).await.map(drop)
     }
 
     /// Waits until the process exits.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it does not exit in time.
     ///
     /// # Cancel safety
     ///

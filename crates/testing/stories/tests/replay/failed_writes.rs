@@ -24,55 +24,7 @@ pub(crate) const WRITES: &[&str] = &[
 ];
 
 /// Rollouts, scaling, both kinds of rollback, history cleanup, adoption and release of ReplicaSets and pods.
-const STEPS: &str = "
-- create: &web
-    apiVersion: apps/v1
-    kind: Deployment
-    metadata: {name: web, labels: {app: web}}
-    spec:
-      replicas: 4
-      revisionHistoryLimit: 1
-      progressDeadlineSeconds: 30
-      strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
-      selector: {matchLabels: {app: web}}
-      template:
-        metadata: {labels: {app: web}}
-        spec: {containers: [{name: c, image: 'app:1'}]}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- setImage: {object: deployment/web, image: 'app:2'}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- setImage: {object: deployment/web, image: 'app:3'}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- until: {count: {replicaset: 2}, limit: 20000}
-- undo: {object: deployment/web}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- patch:
-    object: deployment/web
-    body: {metadata: {annotations: {deprecated.deployment.rollback.to: '0'}}}
-- until:
-    object: deployment/web
-    complete: true
-    fields: {/spec/template/spec/containers/0/image: 'app:3'}
-    limit: 20000
-- scale: {object: deployment/web, replicas: 7}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- scale: {object: deployment/web, replicas: 3}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- until: {count: {pod: 3}, limit: 20000}
-- patch: {object: 'pod#0', body: {metadata: {labels: {app: stray}}}}
-- until: {count: {pod: 4}, limit: 20000}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- delete: {object: 'pod#0'}
-- delete: {object: 'replicaset#1', propagationPolicy: Orphan}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- delete: {object: deployment/web, propagationPolicy: Orphan}
-- until: {count: {deployment: 0}, limit: 20000}
-- create: *web
-- until: {object: deployment/web, complete: true, limit: 20000}
-- scale: {object: deployment/web, replicas: 5}
-- until: {object: deployment/web, complete: true, limit: 20000}
-- until: {count: {pod: 5}, limit: 20000}
-";
+const STEPS: &str = include_str!("failed_writes.yaml");
 
 /// Failures of requests that are not executed.
 const REJECTED: &[&str] = &[

@@ -2,6 +2,32 @@
 //! exist, and the invariants are checked.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helper functions of tests may panic")]
 
+/// Tests of the stories. The names contain `_` instead of `-`.
+macro_rules! stories {
+    ($check:ident as $module:ident: $($story:ident)*) => {
+        const STORIES: &[&str] = &[$(stringify!($story)),*];
+
+        mod $module {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $story() {
+                    super::$check(&stringify!($story).replace('_', "-")).await;
+                }
+            )*
+        }
+
+        mod has_the_same_end_with_crashes {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $story() {
+                    let story = super::read(&stringify!($story).replace('_', "-"));
+                    crate::crash::assert_same_end(&story).await;
+                }
+            )*
+        }
+    };
+}
+
 mod chaos;
 mod cluster;
 mod crash;
@@ -117,67 +143,44 @@ async fn assert_equals_upstream(name: &str) {
     });
 }
 
-macro_rules! stories {
-    ($($test:ident: $name:literal,)*) => {
-        const STORIES: &[&str] = &[$($name),*];
-
-        mod equals_upstream {
-            $(
-                #[tokio::test(start_paused = true)]
-                async fn $test() {
-                    super::assert_equals_upstream($name).await;
-                }
-            )*
-        }
-
-        mod has_the_same_end_with_crashes {
-            $(
-                #[tokio::test(start_paused = true)]
-                async fn $test() {
-                    super::crash::assert_same_end(&super::read($name)).await;
-                }
-            )*
-        }
-    };
-}
-
 stories! {
-    d01_create_and_become_ready: "d01-create-and-become-ready",
-    d02_rolling_update_percentages: "d02-rolling-update-percentages",
-    d03_rolling_update_stuck_then_fixed: "d03-rolling-update-stuck-then-fixed",
-    d05_recreate: "d05-recreate",
-    d06_pause_change_resume: "d06-pause-change-resume",
-    d07_rollback_annotation: "d07-rollback-annotation",
-    d08_history_limit: "d08-history-limit",
-    d09_progress_deadline: "d09-progress-deadline",
-    d10_adopt_orphan_and_release: "d10-adopt-orphan-and-release",
-    d11_hash_collision: "d11-hash-collision",
-    d13_zero_replicas_then_up: "d13-zero-replicas-then-up",
-    d14_annotations_copied: "d14-annotations-copied",
-    d16_min_ready_seconds_change: "d16-min-ready-seconds-change",
-    d17_replica_failure_travels_up: "d17-replica-failure-travels-up",
-    d18_being_deleted: "d18-being-deleted",
-    d20_progress_deadline_off: "d20-progress-deadline-off",
-    d22_match_expressions_and_long_name: "d22-match-expressions-and-long-name",
-    d23_restart_in_the_middle: "d23-restart-in-the-middle",
-    r01_create_scale_ready: "r01-create-scale-ready",
-    r03_release_and_replace: "r03-release-and-replace",
-    r04_pod_deleted_and_pod_failed: "r04-pod-deleted-and-pod-failed",
-    r05_terminating_pod_is_replaced: "r05-terminating-pod-is-replaced",
-    r06_creation_refused: "r06-creation-refused",
-    r07_min_ready_seconds: "r07-min-ready-seconds",
-    r09_two_sets_one_orphan: "r09-two-sets-one-orphan",
-    r10_burst_of_520: "r10-burst-of-520",
-    r11_labels_not_full: "r11-labels-not-full",
-    r12_template_metadata: "r12-template-metadata",
-    r13_deleted_while_adopting: "r13-deleted-while-adopting",
-    r15_wrong_uid_owner: "r15-wrong-uid-owner",
+    assert_equals_upstream as equals_upstream:
+    d01_create_and_become_ready
+    d02_rolling_update_percentages
+    d03_rolling_update_stuck_then_fixed
+    d05_recreate
+    d06_pause_change_resume
+    d07_rollback_annotation
+    d08_history_limit
+    d09_progress_deadline
+    d10_adopt_orphan_and_release
+    d11_hash_collision
+    d13_zero_replicas_then_up
+    d14_annotations_copied
+    d16_min_ready_seconds_change
+    d17_replica_failure_travels_up
+    d18_being_deleted
+    d20_progress_deadline_off
+    d22_match_expressions_and_long_name
+    d23_restart_in_the_middle
+    r01_create_scale_ready
+    r03_release_and_replace
+    r04_pod_deleted_and_pod_failed
+    r05_terminating_pod_is_replaced
+    r06_creation_refused
+    r07_min_ready_seconds
+    r09_two_sets_one_orphan
+    r10_burst_of_520
+    r11_labels_not_full
+    r12_template_metadata
+    r13_deleted_while_adopting
+    r15_wrong_uid_owner
 }
 
 #[test]
 fn all_stories_have_a_test() {
     let stories = Story::read_all(&test_folder().join("stories")).unwrap();
-    let names: Vec<_> = stories.iter().map(|story| story.name.as_str()).collect();
+    let names: Vec<_> = stories.iter().map(|story| story.name.replace('-', "_")).collect();
     assert_eq!(names, STORIES);
 }
 

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use kcm_apiserver::{
-    ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, PatchType, Resource, Subresource, WriteOptions,
+    ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, Patch, Resource, Subresource, WriteOptions,
 };
 use kcm_client::RateLimit;
 use kcm_clock::{Clock, Random};
@@ -107,7 +107,7 @@ impl Cluster {
         patch: Value,
     ) -> Result<Arc<Object>, ApiStatus> {
         let options = WriteOptions::default();
-        self.server.patch(resource, NAMESPACE, name, part, PatchType::Merge, patch, &options)
+        self.server.patch(resource, NAMESPACE, name, part, Patch::merge(patch), &options)
     }
 
     pub(crate) fn patch(&self, resource: Resource, name: &str, patch: Value) -> Value {

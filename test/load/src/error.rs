@@ -1,9 +1,10 @@
-//! Errors of the benchmark.
+//! Errors of the tasks.
 
 use kcm_api::ApiError;
 use kcm_informer::ListWatchError;
 use kcm_stories::ClusterError;
 use thiserror::Error;
+use tokio::task::JoinError;
 
 use crate::measure::ProgramError;
 
@@ -34,4 +35,31 @@ pub enum TaskError {
     /// kube-apiserver does not start.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// A list does not contain all pods.
+    #[error("list contains {found} pods, expected {expected}")]
+    ShortList {
+        /// Number of pods in the list.
+        found: usize,
+        /// Expected number of pods.
+        expected: usize,
+    },
+    /// A client task failed.
+    #[error("client task failed: {0}")]
+    Client(#[from] JoinError),
+    /// A program failed.
+    #[error("{program} failed:\n{output}")]
+    Failed {
+        /// The program.
+        program: &'static str,
+        /// Its output.
+        output: String,
+    },
+    /// A file or the output of a program has an unexpected content.
+    #[error("unexpected content of {0}")]
+    Content(&'static str),
+    /// Instructions exceed the budget, or stay below it.
+    #[error(
+        "instructions differ by more than 5%:\n{0}\nIf this is intended, run cargo xtask budget --update"
+    )]
+    Exceeded(String),
 }
