@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use kcm_api::ApiError;
-use kcm_apiserver::{PatchType, Resource, WriteOptions};
+use kcm_apiserver::{Patch, Resource, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::binary::cluster::{Cluster, Manager};
@@ -67,8 +67,8 @@ fn leader_shows_plan_and_retries_of_an_object() {
 
     let patch = json!({ "spec": { "replicas": 3 } });
     let options = WriteOptions::default();
-    let (resource, merge) = (Resource::DEPLOYMENTS, PatchType::Merge);
-    cluster.server.patch(resource, "default", "web", None, merge, patch, &options).unwrap();
+    let patch = Patch::merge(patch);
+    cluster.server.patch(Resource::DEPLOYMENTS, "default", "web", None, patch, &options).unwrap();
     let name = settled["replicaSets"][0]["name"].as_str().unwrap();
     let replica_set = || leader.get(&cluster, &format!("replicaset/default/{name}")).unwrap();
     let mut stuck = Value::Null;
