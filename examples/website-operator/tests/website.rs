@@ -1,5 +1,4 @@
 //! The operator in simulated time, with an API server in this process.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::sync::Arc;
 
