@@ -133,6 +133,29 @@ impl OwnWrites {
         }
     }
 
+    /// Expects the deletions of `objects` of `owner`, and nothing else. Call it before the first request.
+    ///
+    /// `is_cached` returns `true` if the cache contains the object with this key and UID. The deletion of another object was
+    /// handled before this call: its event will not come, and a request for its name may delete its successor.
+    pub fn expect_deletions(
+        &self,
+        owner: &ObjectKey,
+        objects: impl IntoIterator<Item = DeletedObject>,
+        is_cached: impl Fn(&ObjectKey, &str) -> bool,
+    ) {
+        self.expectations.expect_deletions(owner, objects);
+        // After the expectations are set, so that a deletion that is handled meanwhile is not missed.
+        self.observe_deletions_of_missing(owner, is_cached);
+    }
+
+    fn observe_deletions_of_missing(&self, owner: &ObjectKey, is_cached: impl Fn(&ObjectKey, &str) -> bool) {
+        for object in self.expectations.pending_deletions(owner) {
+            if !is_cached(&object.key, &object.uid) {
+                self.expectations.deletion_observed(owner, &object);
+            }
+        }
+    }
+
     /// Records that an object of `owner` was added to the cache.
     pub fn observe_creation(&self, owner: &ObjectKey) {
         self.expectations.creation_observed(owner);
@@ -163,17 +186,12 @@ impl OwnWrites {
     /// Records that the objects of type `K` were listed again. Returns the keys to sync: an object that was created and
     /// deleted between two lists has no event.
     ///
-    /// `is_cached` returns `true` if the cache contains the object with this key and UID. Expected deletions of other objects are
-    /// observed. The last known state of an object that was
-    /// adopted between two lists has no owner.
+    /// `is_cached` returns `true` if the cache contains the object with this key and UID. Expected deletions of other objects
+    /// are observed: the last known state of an object that was adopted between two lists has no owner.
     pub fn observe_relist<K: Object>(&self, is_cached: impl Fn(&ObjectKey, &str) -> bool) -> Vec<ObjectKey> {
         let mut owners = self.expectations.unfulfilled();
         for owner in &owners {
-            for object in self.expectations.pending_deletions(owner) {
-                if !is_cached(&object.key, &object.uid) {
-                    self.expectations.deletion_observed(owner, &object);
-                }
-            }
+            self.observe_deletions_of_missing(owner, &is_cached);
         }
         owners.extend(self.objects.owners::<K>());
         owners

@@ -69,7 +69,9 @@ impl Executor {
         let pods = deletions
             .iter()
             .map(|PodDeletion { pod, .. }| DeletedObject { key: pod.key.clone(), uid: Arc::clone(&pod.uid) });
-        self.own_writes.expectations.expect_deletions(&key, pods);
+        self.own_writes.expect_deletions(&key, pods, |pod, uid| {
+            self.creator.pods.get(pod).is_some_and(|pod| *pod.uid == *uid)
+        });
         for ratio in deletions.iter().filter_map(|deletion| deletion.age_ratio) {
             self.metrics.sorting_deletion_age_ratio(ratio);
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     TestEnv,
-    env::{CLIENT, Log},
+    env::{CLIENT, LIMIT, Log},
 };
 
 /// Path of the CustomResourceDefinitions.
@@ -82,7 +82,8 @@ impl TestEnvBuilder {
         Self { kubelet, ..self }
     }
 
-    /// Runs the controllers of Deployments and ReplicaSets, so that Deployments of the operator get pods.
+    /// Runs the controllers of Deployments and ReplicaSets, so that Deployments of the operator get pods. Requires the embedded
+    /// API server.
     #[cfg(feature = "controllers")]
     pub fn controllers(self) -> Self {
         Self { controllers: true, ..self }
@@ -99,10 +100,10 @@ impl TestEnvBuilder {
         Self { server, ..self }
     }
 
-    /// Uses the API server of a cluster in place of the embedded one. Namespaces and definitions may exist.
+    /// Uses the API server of a cluster in place of the embedded one. Namespaces may exist, and definitions are replaced.
     ///
-    /// The environment then has no [server](TestEnv::server), [faults](TestEnv::faults), [requests](TestEnv::requests), nodes
-    /// and client of kube-rs.
+    /// The environment then has no [server](TestEnv::server), [faults](TestEnv::faults), [requests](TestEnv::requests), nodes,
+    /// controllers and client of kube-rs. Such a test requires real time: `#[tokio::test]` without `start_paused`.
     ///
     /// Upstream counterpart: `UseExistingCluster` of envtest.
     pub fn cluster(self, clients: ClientFactory, clock: Arc<dyn Clock>) -> Self {
@@ -115,7 +116,8 @@ impl TestEnvBuilder {
     ///
     /// # Panics
     ///
-    /// If a definition, namespace or node cannot be created, and outside of a Tokio runtime.
+    /// If a definition, namespace or node cannot be created, a definition is not established within 30 s, and outside of a
+    /// Tokio runtime.
     pub async fn start(self) -> TestEnv {
         let Self { namespaces, definitions, nodes, kubelet, seed, mut server, cluster, .. } = self;
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
@@ -135,6 +137,8 @@ impl TestEnvBuilder {
                 (Some(server), clients, clock)
             }
         };
+        #[cfg(feature = "controllers")]
+        assert!(server.is_some() || !self.controllers, "controllers require the embedded API server");
         let client = clients.client(CLIENT, RateLimit::UNLIMITED);
         for name in &namespaces {
             create_namespace(&client, name).await;
@@ -201,17 +205,55 @@ pub(crate) async fn create_namespace(client: &ApiClient, name: &str) {
     create(client, NAMESPACES, &namespace).await;
 }
 
+/// Creates or replaces a definition, and waits until its objects are served.
 async fn create_definition(client: &ApiClient, clock: &dyn Clock, definition: &Value) {
-    create(client, DEFINITIONS, definition).await;
     let path = format!("{DEFINITIONS}/{}", name(definition));
-    loop {
-        match client.send(&Request::get(&*path)).await.map(|body| serde_json::from_slice::<Value>(&body)) {
-            Ok(Ok(stored)) if is_established(&stored) => return,
-            Ok(Ok(_)) => clock.sleep(ESTABLISHED_INTERVAL).await,
-            Ok(Err(error)) => panic!("failed to decode {path}: {error}"),
-            Err(error) => panic!("failed to read {path}: {error}"),
+    if !create(client, DEFINITIONS, definition).await {
+        let mut replacement = definition.clone();
+        replacement["metadata"]["resourceVersion"] =
+            read(client, &path).await["metadata"]["resourceVersion"].take();
+        if let Err(error) = client.send(&Request::put(&*path, replacement.to_string())).await {
+            panic!("failed to replace {path}: {error}");
         }
     }
+    let mut waited = Duration::ZERO;
+    loop {
+        let stored = read(client, &path).await;
+        // The condition can precede the first request that is served.
+        if is_established(&stored) && is_served(client, definition).await {
+            return;
+        }
+        assert!(waited < LIMIT, "{path} is not established: {}", stored["status"]);
+        clock.sleep(ESTABLISHED_INTERVAL).await;
+        waited += ESTABLISHED_INTERVAL;
+    }
+}
+
+async fn read(client: &ApiClient, path: &str) -> Value {
+    let body = match client.send(&Request::get(path)).await {
+        Ok(body) => body,
+        Err(error) => panic!("failed to read {path}: {error}"),
+    };
+    match serde_json::from_slice(&body) {
+        Ok(object) => object,
+        Err(error) => panic!("failed to decode {path}: {error}"),
+    }
+}
+
+/// Returns `true` if all served versions of the objects of a definition can be listed.
+async fn is_served(client: &ApiClient, definition: &Value) -> bool {
+    let spec = &definition["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    for version in versions.filter(|version| version["served"] == true) {
+        let path = format!("/apis/{group}/{}/{plural}?limit=1", text(&version["name"]));
+        match client.send(&Request::get(&*path)).await {
+            Err(error) if error.is_not_found() => return false,
+            _ => {}
+        }
+    }
+    true
 }
 
 fn is_established(definition: &Value) -> bool {
@@ -222,13 +264,12 @@ fn is_established(definition: &Value) -> bool {
         .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
-/// Creates an object unless it exists.
-async fn create(client: &ApiClient, path: &str, object: &Value) {
+/// Creates an object. Returns `false` if it exists.
+async fn create(client: &ApiClient, path: &str, object: &Value) -> bool {
     match client.send(&Request::post(path, object.to_string())).await {
-        Err(error) if !error.is_already_exists() => {
-            panic!("failed to create {path}/{}: {error}", name(object));
-        }
-        _ => {}
+        Ok(_) => true,
+        Err(error) if error.is_already_exists() => false,
+        Err(error) => panic!("failed to create {path}/{}: {error}", name(object)),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::DropGuard;
 use crate::{TestEnvBuilder, builder};
 
 /// Time within which [`TestEnv::eventually`] expects a state.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// Interval between two checks of a state.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Name of the client of the test, and end of its user agent.
@@ -142,6 +142,9 @@ impl TestEnv {
     /// | `POST /api/v1/**/pods 500 times=1` | the next creation of a pod fails |
     /// | `PATCH /** late:0s skip=2 times=1` | the third patch takes effect, and its response is lost |
     /// | `WATCH /**/pods 410 times=1` | the next watch of pods is too old, so the client lists again |
+    ///
+    /// A rule applies to the client of the test as well, such as the reads of [`eventually`](Self::eventually);
+    /// `agent=*/NAME` in it selects one client. It counts only requests that no earlier rule has ended.
     ///
     /// # Panics
     ///

@@ -1,7 +1,8 @@
 //! Managers of a test environment.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 
+use futures_util::FutureExt as _;
 use kcm_manager::{Dependencies, Manager, RunError, Settings};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -28,11 +29,19 @@ impl TestEnv {
         let (stop, log) = (CancellationToken::new(), self.log.clone());
         let running = manager.run(stop.clone());
         let task = tokio::spawn(async move {
-            let outcome = running.await;
-            if let Err(error) = &outcome {
-                log.add_failure(format!("manager failed: {error}"));
+            let outcome = AssertUnwindSafe(running).catch_unwind().await;
+            match outcome {
+                Ok(outcome) => {
+                    if let Err(error) = &outcome {
+                        log.add_failure(format!("manager failed: {error}"));
+                    }
+                    outcome
+                }
+                Err(panic) => {
+                    log.add_failure("manager panicked".to_owned());
+                    resume_unwind(panic)
+                }
             }
-            outcome
         });
         RunningManager { stop: stop.drop_guard(), task }
     }
@@ -61,7 +70,8 @@ impl RunningManager {
         }
     }
 
-    /// Ends the manager as SIGKILL does: requests in flight are dropped, and the Lease is not released.
+    /// Ends the manager as SIGKILL does: requests in flight are dropped, and the Lease is not released. Events that were recorded
+    /// before are still written.
     pub async fn kill(self) {
         self.task.abort();
         _ = self.task.await;

@@ -53,26 +53,20 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, ProgramError> {
         .map_err(failed("async runtime"))
 }
 
-/// Returns `given`, or the release build of `package`, which is built if it does not exist.
+/// Returns `given`, or the release build of `package`, which is built unless it is current.
 pub fn release(package: &'static str, given: Option<&Path>) -> Result<PathBuf, ProgramError> {
     if let Some(program) = given {
         return Ok(program.to_owned());
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let program = target.join("release").join(package);
-    if !program.exists() {
-        let built = process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--release", "-p", package])
-            .args(["--features", "jemalloc"])
-            .current_dir(&root)
-            .status()
-            .map_err(failed("cargo"))?;
-        if !built.success() {
-            return Err(ProgramError::Build(package));
-        }
-    }
-    Ok(program)
+    // Also if a program exists: it may have another allocator.
+    let built = process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--release", "-p", package, "--features", "jemalloc"])
+        .current_dir(&root)
+        .status()
+        .map_err(failed("cargo"))?;
+    if built.success() { Ok(target.join("release").join(package)) } else { Err(ProgramError::Build(package)) }
 }
 
 /// Starts a sandbox without controllers. Returns the process, which is killed on drop, and its address.

@@ -485,6 +485,19 @@ mod own_changes {
         assert!(expectations.satisfied(&key));
     }
 
+    /// The cache can replace an object between the decision to delete it and the request.
+    #[tokio::test]
+    async fn deletion_that_was_handled_before_is_not_awaited() {
+        let env = TestEnv::new().await;
+        let (controller, own_writes, key) = controller_of_a(&env).await;
+        env.secondaries.apply(owned("pod", ("a", "uid-a")));
+        env.processed(&controller).await;
+        let former = DeletedObject { uid: "former".into(), ..identity("pod") };
+        let is_cached = |object: &ObjectKey, uid: &str| *object == identity("pod").key && uid != "former";
+        own_writes.expect_deletions(&key, [former], is_cached);
+        assert!(own_writes.expectations.satisfied(&key));
+    }
+
     /// Time after which expectations have expired.
     const EXPIRY: Duration = EXPECTATIONS_TIMEOUT.saturating_add(Duration::from_nanos(1));
 
