@@ -12,6 +12,7 @@ mod body;
 #[doc(hidden)]
 pub mod documents;
 mod fault;
+mod faults;
 mod freshness;
 mod list;
 mod media;
@@ -30,7 +31,8 @@ mod view;
 mod watch;
 
 pub use audit_event::{AuditEvent, AuditSink, ObjectReference};
-pub use fault::{Fault, FaultError, Faults};
+pub use fault::{Fault, FaultError};
+pub use faults::{FaultHandle, Faults};
 pub use program::{BoxFuture, Pages, Program, Table, Tables, Users, WriteGate};
 pub use response::ApiBody;
 pub use service::{ApiService, BrokenConnection};

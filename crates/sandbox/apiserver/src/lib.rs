@@ -43,7 +43,7 @@
 //! # Ok::<(), kcm_apiserver::ApiStatus>(())
 //! ```
 //!
-//! For tests, [`Faults`] inject errors and delays, and an [`AuditSink`] receives an event per request.
+//! For tests, [`Faults`] inject errors and delays, also while the server serves, and an [`AuditSink`] receives an event per request.
 //!
 //! A request passes through three layers:
 //!
@@ -88,8 +88,8 @@ mod structural_schema;
 mod subresource;
 
 pub use http::{
-    ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Fault, FaultError, Faults,
-    ObjectReference, Pages, Program, Table, Tables, User, Users, WriteGate,
+    ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Fault, FaultError, FaultHandle,
+    Faults, ObjectReference, Pages, Program, Table, Tables, User, Users, WriteGate,
 };
 #[doc(hidden)]
 pub use json_path::JsonPath;

@@ -153,6 +153,11 @@ impl ApiServer {
         &*self.config.clock
     }
 
+    /// Faults injected into HTTP requests.
+    pub fn faults(&self) -> &Faults {
+        &self.config.faults
+    }
+
     /// `true` if writes wait for a disk.
     pub fn is_on_disk(&self) -> bool {
         self.registry.store.is_durable()

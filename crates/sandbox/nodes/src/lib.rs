@@ -11,6 +11,7 @@
 //! This crate contains nothing that the controllers depend on, no HTTP and no file access.
 
 mod api;
+#[cfg(feature = "rollouts")]
 pub mod demo;
 mod disruption;
 mod garbage_collector;
@@ -20,6 +21,7 @@ mod namespaces;
 mod nodes;
 mod publishers;
 mod quota;
+#[cfg(feature = "rollouts")]
 mod rollouts;
 mod scheduler;
 mod timers;
@@ -36,10 +38,9 @@ use self::{
     namespaces::Namespaces, publishers::Publishers, quota::Quotas, scheduler::Scheduler,
 };
 
-pub use self::{
-    kubelet::{KubeletConfig, MISSING_IMAGE_TAGS, PodBehavior},
-    rollouts::rollout_snapshot,
-};
+pub use self::kubelet::{KubeletConfig, MISSING_IMAGE_TAGS, PodBehavior};
+#[cfg(feature = "rollouts")]
+pub use self::rollouts::rollout_snapshot;
 
 /// Configuration of a [`Sandbox`].
 #[derive(Debug)]
@@ -161,3 +162,7 @@ impl Sandbox {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -33,6 +33,7 @@ const MAY_KNOW_HTTP: &[&str] = &[
     "kcm-apiserver",
     "kcm-sandbox-server",
     "kcm-simulation",
+    "kcm-testing",
     "kcm-testkit",
     "kube-controller-manager",
     "kube-sandbox",

@@ -1,15 +1,6 @@
-//! Fault injection into HTTP requests.
+//! Fault injection rules, and their effects on responses.
 
-use std::{
-    convert::Infallible,
-    fmt,
-    str::FromStr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, fmt, str::FromStr, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -60,11 +51,12 @@ pub struct Fault {
     method: MethodMatch,
     path: Glob,
     agent: Option<Glob>,
-    action: FaultAction,
-    delay: Duration,
+    pub(super) action: FaultAction,
+    pub(super) delay: Duration,
     skip: u64,
     every: u64,
-    times: u64,
+    /// Number of times that the fault is applied.
+    pub(super) times: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,19 +91,6 @@ pub struct FaultError {
     pub reason: String,
 }
 
-/// Fault injection rules with counts of matching requests.
-///
-/// The first rule with an effect other than a delay is applied. Delays of earlier rules are added. Clones share the
-/// counts.
-#[derive(Debug, Clone, Default)]
-pub struct Faults(Arc<[(Fault, Count)]>);
-
-#[derive(Debug, Default)]
-struct Count {
-    matched: AtomicU64,
-    applied: AtomicU64,
-}
-
 /// Faults of a request.
 #[derive(Debug)]
 pub(super) struct FaultDecision {
@@ -119,35 +98,8 @@ pub(super) struct FaultDecision {
     pub(super) action: FaultAction,
 }
 
-impl Faults {
-    /// Creates the rules, in order of precedence.
-    pub fn new(rules: impl IntoIterator<Item = Fault>) -> Self {
-        Self(rules.into_iter().map(|rule| (rule, Count::default())).collect())
-    }
-
-    /// Returns the number of requests to which each rule was applied, in the order of the rules.
-    pub fn applied(&self) -> Vec<u64> {
-        self.0.iter().map(|(_, count)| count.applied.load(Ordering::SeqCst)).collect()
-    }
-
-    /// Returns the faults of a request and updates the counts of the evaluated rules.
-    pub(super) fn evaluate(&self, method: &Method, watch: bool, path: &str, agent: &str) -> FaultDecision {
-        let mut decision = FaultDecision { delay: Duration::ZERO, action: FaultAction::None };
-        for (fault, count) in &*self.0 {
-            if decision.action != FaultAction::None {
-                break;
-            }
-            if fault.matches(method, watch, path, agent) && fault.is_selected(count) {
-                decision.delay += fault.delay;
-                decision.action.clone_from(&fault.action);
-            }
-        }
-        decision
-    }
-}
-
 impl Fault {
-    fn matches(&self, method: &Method, watch: bool, path: &str, agent: &str) -> bool {
+    pub(super) fn matches(&self, method: &Method, watch: bool, path: &str, agent: &str) -> bool {
         let method = match &self.method {
             MethodMatch::All => true,
             MethodMatch::Watch => watch,
@@ -161,12 +113,9 @@ impl Fault {
             && self.agent.as_ref().is_none_or(|glob| glob.matches(agent))
     }
 
-    fn is_selected(&self, count: &Count) -> bool {
-        let matched = count.matched.fetch_add(1, Ordering::SeqCst) + 1;
-        let Some(turn) = matched.checked_sub(self.skip).filter(|turn| *turn > 0) else { return false };
-        let claim = |applied| (applied < self.times).then_some(applied + 1);
-        turn % self.every == 0
-            && count.applied.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
+    /// `true` if the fault applies to the request that is number `matched` of those that match, from 1.
+    pub(super) fn is_turn(&self, matched: u64) -> bool {
+        matched.checked_sub(self.skip).is_some_and(|turn| turn > 0 && turn.is_multiple_of(self.every))
     }
 }
 
@@ -314,10 +263,10 @@ fn duration(text: &str) -> Option<Duration> {
 
 /// Pattern: `*` matches within a path segment, `**` matches anything.
 #[derive(Clone, PartialEq, Eq)]
-struct Glob(String);
+pub(super) struct Glob(pub(super) String);
 
 impl Glob {
-    fn matches(&self, text: &str) -> bool {
+    pub(super) fn matches(&self, text: &str) -> bool {
         matches(self.0.as_bytes(), text.as_bytes())
     }
 }
@@ -379,18 +328,6 @@ fn first_lines(data: Bytes, mut left: u64) -> (Bytes, u64) {
 mod tests {
     use super::*;
 
-    fn faults(rules: &[&str]) -> Faults {
-        Faults::new(rules.iter().map(|rule| rule.parse().unwrap()))
-    }
-
-    fn post(faults: &Faults, path: &str) -> u16 {
-        match faults.evaluate(&Method::POST, false, path, "kubectl/1").action {
-            FaultAction::None => 0,
-            FaultAction::Refuse(status) | FaultAction::RefuseAfter(status) => status.code(),
-            FaultAction::Cut { .. } | FaultAction::Break { .. } => 1,
-        }
-    }
-
     #[test]
     fn path_with_stars_matches_segments_or_all() {
         for (pattern, path, expected) in [
@@ -404,36 +341,6 @@ mod tests {
         ] {
             assert_eq!(Glob(pattern.to_owned()).matches(path), expected, "{pattern} {path}");
         }
-    }
-
-    #[test]
-    fn options_select_requests() {
-        let faults = faults(&["POST /a 429 skip=1 every=2 times=2", "POST /a 500 times=1"]);
-        let codes: Vec<u16> = (0..8).map(|_| post(&faults, "/a")).collect();
-        assert_eq!(codes, [500, 0, 429, 0, 429, 0, 0, 0]);
-        assert_eq!(post(&faults, "/b"), 0);
-        assert_eq!(faults.applied(), [2, 1]);
-    }
-
-    #[test]
-    fn delays_add_up() {
-        let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kube*"]);
-        let decision = faults.evaluate(&Method::POST, false, "/a", "kubectl/1 (linux/amd64)");
-        assert_eq!(decision.delay, Duration::from_millis(1500));
-        assert!(matches!(decision.action, FaultAction::Refuse(status) if status.code() == 409));
-        assert_eq!(faults.evaluate(&Method::POST, false, "/a", "curl").action, FaultAction::None);
-    }
-
-    #[test]
-    fn watches_differ_from_other_reads() {
-        let faults = faults(&["GET /a 503", "WATCH /a 410", "* /b cut"]);
-        let code = |watch, path| match faults.evaluate(&Method::GET, watch, path, "").action {
-            FaultAction::Refuse(status) => status.code(),
-            FaultAction::Cut { .. } => 1,
-            _ => 0,
-        };
-        assert_eq!([code(false, "/a"), code(true, "/a")], [503, 410]);
-        assert_eq!([code(false, "/b"), code(true, "/b")], [0, 1]);
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Exchange {
             return FaultDecision { delay: Duration::ZERO, action: FaultAction::None };
         }
         let Parts { method, uri, .. } = &self.parts;
-        self.server().config.faults.evaluate(method, self.is_watch(), uri.path(), &self.user_agent())
+        self.server().config.faults.evaluate(method, self.is_watch(), uri.path(), || self.user_agent())
     }
 
     /// Serves the request, logs it and reports it to the audit sink.
@@ -423,6 +423,7 @@ async fn dispatch(
                 accept: &accept,
                 tables: caller.program.tables,
                 user_agent: &text_header(headers, header::USER_AGENT),
+                path: parts.uri.path(),
                 content,
                 shutdown,
             };

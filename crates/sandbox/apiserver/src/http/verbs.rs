@@ -39,6 +39,7 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) accept: &'a str,
     pub(super) tables: Option<Tables>,
     pub(super) user_agent: &'a str,
+    pub(super) path: &'a str,
     pub(super) content: Content,
     pub(super) shutdown: CancellationToken,
 }
@@ -108,8 +109,8 @@ impl ResourceRequest<'_> {
         let view = self.view()?;
         let options = watch_options(self.query, self.target)?;
         let minimum = minimum_revision(self.query)?;
-        let (cache, shutdown) = (self.cache.take(), std::mem::take(&mut self.shutdown));
-        watch(self.server, cache, view, options, minimum, shutdown)
+        let open = self.server.faults().open_watch(self.path, &self.shutdown);
+        watch(self.server, self.cache.take(), view, options, minimum, open)
     }
 
     /// Decodes the body as an object of the target's kind and converts it to the storage version.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    faults::OpenWatch,
     options::WatchOptions,
     response::{self, ApiResponse},
     view::View,
@@ -38,8 +39,8 @@ struct Stream {
     next_bookmark: Duration,
     /// Timer for the earlier of `deadline` and `next_bookmark`.
     timer: Option<Sleep>,
-    /// Cancelled when the server shuts down.
-    shutdown: CancellationToken,
+    /// Cancelled when the server shuts down, and when a fault cuts the watch.
+    open: OpenWatch,
     /// Cancelled when the definition of the custom resource changes.
     retired: CancellationToken,
     columns_sent: bool,
@@ -57,7 +58,7 @@ pub(super) fn watch(
     view: View,
     options: WatchOptions,
     minimum_revision: u64,
-    shutdown: CancellationToken,
+    open: OpenWatch,
 ) -> Result<ApiResponse, ApiStatus> {
     let current = server.revision();
     if options.mark_initial_end && minimum_revision > current {
@@ -83,7 +84,7 @@ pub(super) fn watch(
         deadline,
         next_bookmark: bookmark_after(now, deadline),
         timer: None,
-        shutdown,
+        open,
         retired,
         columns_sent: false,
         ended: false,
@@ -112,7 +113,7 @@ impl Stream {
             let timer = self.timer.get_or_insert_with(|| clock.sleep(until.saturating_sub(now)));
             tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => return None,
+                () = self.open.cancelled() => return None,
                 event = self.watcher.next() => {
                     let lines = self.read_events(event);
                     if !lines.is_empty() {

@@ -3,6 +3,7 @@
 
 mod conflicting_writers;
 mod custom_resources;
+#[cfg(feature = "rollouts")]
 mod demo;
 mod ended_pods;
 mod eviction;

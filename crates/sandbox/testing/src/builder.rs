@@ -1,0 +1,213 @@
+//! Construction of a test environment.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use kcm_apiserver::{ApiServer, ApiServerConfig};
+use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use kube_core::CustomResourceExt;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{TestEnv, env::Log};
+
+/// Path of the CustomResourceDefinitions.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// Path of the namespaces.
+const NAMESPACES: &str = "/api/v1/namespaces";
+/// Interval between reads of a definition that is not established.
+const ESTABLISHED_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Builder of a [`TestEnv`].
+#[must_use]
+pub struct TestEnvBuilder {
+    namespaces: Vec<String>,
+    definitions: Vec<Value>,
+    nodes: Option<usize>,
+    kubelet: KubeletConfig,
+    seed: u64,
+    server: ApiServerConfig,
+    cluster: Option<(ClientFactory, Arc<dyn Clock>)>,
+}
+
+impl TestEnvBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            namespaces: Vec::new(),
+            definitions: Vec::new(),
+            nodes: None,
+            kubelet: KubeletConfig::default(),
+            seed: 1,
+            server: ApiServerConfig::default(),
+            cluster: None,
+        }
+    }
+
+    /// Creates the CustomResourceDefinition of a type that derives `CustomResource`.
+    pub fn crd<K: CustomResourceExt>(self) -> Self {
+        match serde_json::to_value(K::crd()) {
+            Ok(definition) => self.crd_value(definition),
+            Err(error) => panic!("failed to encode CustomResourceDefinition {}: {error}", K::crd_name()),
+        }
+    }
+
+    /// Creates a CustomResourceDefinition.
+    pub fn crd_value(mut self, definition: Value) -> Self {
+        self.definitions.push(definition);
+        self
+    }
+
+    /// Creates a namespace. The first one is [that of the test](TestEnv::namespace), which is `default` otherwise.
+    pub fn namespace(mut self, name: impl Into<String>) -> Self {
+        self.namespaces.push(name.into());
+        self
+    }
+
+    /// Runs `count` simulated nodes, and the components around them: scheduler, kubelets, garbage collector, and the controllers
+    /// of namespaces, disruption budgets and resource quotas. Without nodes, no component runs.
+    pub fn nodes(self, count: usize) -> Self {
+        Self { nodes: Some(count), ..self }
+    }
+
+    /// Sets the delays of the simulated kubelets.
+    pub fn kubelet(self, kubelet: KubeletConfig) -> Self {
+        Self { kubelet, ..self }
+    }
+
+    /// Sets the seed of random numbers: UIDs, generated names, jitter. Default: 1.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Sets the configuration of the embedded API server, such as its admission webhook, its faults or the length of its
+    /// history. Clock and random source are those of the environment.
+    pub fn server(self, server: ApiServerConfig) -> Self {
+        Self { server, ..self }
+    }
+
+    /// Uses the API server of a cluster in place of the embedded one. Namespaces and definitions may exist.
+    ///
+    /// The environment then has no [server](TestEnv::server), [faults](TestEnv::faults), [requests](TestEnv::requests), nodes
+    /// and client of kube-rs.
+    ///
+    /// Upstream counterpart: `UseExistingCluster` of envtest.
+    pub fn cluster(self, clients: ClientFactory, clock: Arc<dyn Clock>) -> Self {
+        Self { cluster: Some((clients, clock)), ..self }
+    }
+
+    /// Starts the environment. Custom resources are served when this returns.
+    ///
+    /// The embedded API server follows tokio's clock: `#[tokio::test(start_paused = true)]` simulates time.
+    ///
+    /// # Panics
+    ///
+    /// If a definition, namespace or node cannot be created, and outside of a Tokio runtime.
+    pub async fn start(self) -> TestEnv {
+        let Self { namespaces, definitions, nodes, kubelet, seed, mut server, cluster } = self;
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
+        let log = Arc::new(Log::default());
+        let (server, clients, clock) = match cluster {
+            Some((clients, clock)) => (None, clients, clock),
+            None => {
+                let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start_time()));
+                (server.clock, server.random) = (Arc::clone(&clock), Arc::clone(&random));
+                server.audit = Some(log.sink(server.audit.take()));
+                let server = ApiServer::new(server);
+                let options = ClientOptions::new(
+                    UserAgent::new("operator-test", concat!("v", env!("CARGO_PKG_VERSION")), ""),
+                    Arc::clone(&clock),
+                );
+                let clients = ClientFactory::in_process(server.service(), options);
+                (Some(server), clients, clock)
+            }
+        };
+        let client = clients.client("test", RateLimit::UNLIMITED);
+        for name in &namespaces {
+            create_namespace(&client, name).await;
+        }
+        for definition in &definitions {
+            create_definition(&client, &*clock, definition).await;
+        }
+        let components = match (nodes, &server) {
+            (None, _) => None,
+            (Some(_), None) => panic!("simulated nodes require the embedded API server"),
+            (Some(nodes), Some(server)) => Some(run_components(SandboxConfig {
+                server: Arc::clone(server),
+                clock: Arc::clone(&clock),
+                random: Arc::clone(&random),
+                nodes,
+                kubelet,
+            })),
+        };
+        let namespace = namespaces.into_iter().next().unwrap_or_else(|| "default".to_owned());
+        TestEnv { server, clients, client, clock, random, namespace, log, _components: components }
+    }
+}
+
+/// Time at which simulations start.
+fn start_time() -> Timestamp {
+    // 2026-01-01T00:00:00Z
+    Timestamp::from_second(1_767_225_600).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn run_components(config: SandboxConfig) -> DropGuard {
+    let sandbox = match Sandbox::new(config) {
+        Ok(sandbox) => sandbox,
+        Err(error) => panic!("failed to create simulated nodes: {error}"),
+    };
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move { sandbox.run(stopped).await });
+    stop.drop_guard()
+}
+
+pub(crate) async fn create_namespace(client: &ApiClient, name: &str) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    create(client, NAMESPACES, &namespace).await;
+}
+
+async fn create_definition(client: &ApiClient, clock: &dyn Clock, definition: &Value) {
+    create(client, DEFINITIONS, definition).await;
+    let path = format!("{DEFINITIONS}/{}", name(definition));
+    loop {
+        match client.send(&Request::get(&*path)).await.map(|body| serde_json::from_slice::<Value>(&body)) {
+            Ok(Ok(stored)) if is_established(&stored) => return,
+            Ok(Ok(_)) => clock.sleep(ESTABLISHED_INTERVAL).await,
+            Ok(Err(error)) => panic!("failed to decode {path}: {error}"),
+            Err(error) => panic!("failed to read {path}: {error}"),
+        }
+    }
+}
+
+fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+}
+
+/// Creates an object unless it exists.
+async fn create(client: &ApiClient, path: &str, object: &Value) {
+    match client.send(&Request::post(path, object.to_string())).await {
+        Err(error) if !error.is_already_exists() => {
+            panic!("failed to create {path}/{}: {error}", name(object));
+        }
+        _ => {}
+    }
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+impl fmt::Debug for TestEnvBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestEnvBuilder")
+            .field("namespaces", &self.namespaces)
+            .field("nodes", &self.nodes)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
