@@ -1,0 +1,33 @@
+//! The operator with `kcm`.
+//!
+//! ```text
+//! pod-pool crd   # prints the CustomResourceDefinition
+//! pod-pool       # runs the operator, as a pod of the cluster or with the kubeconfig in KUBECONFIG
+//! ```
+
+use std::{env, error::Error, sync::Arc};
+
+use kcm::{
+    clock::{RealClock, SeededRandom},
+    manager::Dependencies,
+    prelude::*,
+};
+use kube_client::Client;
+use kube_core::CustomResourceExt;
+use pod_pool::{controller::NAME, operator, pool::PodPool, reservations::FakeReservations};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    if env::args().nth(1).as_deref() == Some("crd") {
+        println!("{}", serde_json::to_string_pretty(&PodPool::crd())?);
+        return Ok(());
+    }
+    let (clock, random): (Arc<dyn Clock>, Arc<dyn Random>) =
+        (Arc::new(RealClock::new()), Arc::new(SeededRandom::from_entropy()));
+    let client = Client::try_default().await?;
+    let clients = kcm::kube::clients(client.clone());
+    let options = ProgramOptions::from_env(NAME, "v0.1.0")?;
+    let mut manager = Manager::new(options.manager, Dependencies::new(&clients, &clock, &random))?;
+    operator::add_to(&mut manager, client, FakeReservations::default());
+    Ok(manager.run_until_signal().await?)
+}

@@ -1,0 +1,50 @@
+//! Lines of code of both operators.
+
+use std::fs;
+
+use crate::readme::{check_table, number};
+
+/// Lines of a source file without comments, blank lines and unit tests.
+fn lines(file: &str) -> usize {
+    let text = fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let lines = text.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]");
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+/// Lines of a function, by the text of its first line.
+fn function(file: &str, start: &str) -> usize {
+    let text = fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let function = text.lines().skip_while(|line| !line.starts_with(start));
+    let mut lines = function.map_while(|line| (line != "}").then_some(line.trim()));
+    1 + lines.by_ref().filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+#[test]
+fn table() {
+    let row = |part: &str, kcm: usize, kube_runtime: usize| {
+        vec![part.to_owned(), number(kcm), number(kube_runtime)]
+    };
+    let both = |part: &str, files: &[&str]| {
+        let count = files.iter().map(|file| lines(file)).sum();
+        row(part, count, count)
+    };
+    let kube_runtime_wiring = function("src/on_kube_runtime.rs", "pub async fn run");
+    let (wiring, main) = (lines("src/operator.rs"), lines("src/main.rs"));
+    check_table(
+        "lines",
+        &[
+            vec!["Lines of code".to_owned(), "`kcm`".to_owned(), "kube-runtime".to_owned()],
+            both("custom resource", &["src/pool.rs"]),
+            both("external system, with a fake", &["src/reservations.rs"]),
+            both("decisions", &["src/plan.rs"]),
+            row(
+                "requests",
+                lines("src/controller.rs"),
+                lines("src/on_kube_runtime.rs") - kube_runtime_wiring,
+            ),
+            row("caches and controller", wiring, kube_runtime_wiring),
+            row("`main`", main, lines("src/on_kube_runtime/main.rs")),
+        ],
+    );
+    assert!(wiring + main <= 60, "{wiring} + {main} lines are no decisions");
+}
