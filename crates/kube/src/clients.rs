@@ -5,11 +5,10 @@ use http::{
     header::{ACCEPT_ENCODING, USER_AGENT},
 };
 use http_body_util::{BodyExt, Collected};
-use kcm_api::{ApiError, ErrorCause};
+use kcm_api::ApiError;
 use kcm_client::{ApiClient, Body, ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::RealClock;
 use kube_client::Client;
-use serde::de::DeserializeOwned;
 use tower::service_fn;
 
 use crate::api_error;
@@ -38,16 +37,10 @@ pub fn clients(client: Client) -> ClientFactory {
     ClientFactory::in_process(service, options).without_retries()
 }
 
-/// Returns a client without a rate limit, as those of kube-rs.
-pub(crate) fn unlimited(client: Client) -> ApiClient {
+/// Returns a client of `kcm-client` without a rate limit, as those of kube-rs. Its requests are sent by `client`.
+///
+/// For a [`LeaseClient`](crate::LeaseClient), pass a separate `client`: requests for other objects must not delay a renewal. Its
+/// timeouts are [`request_timeout`](kcm_leader_election::LeaderElectionConfig::request_timeout).
+pub fn api_client(client: Client) -> ApiClient {
     clients(client).client("", RateLimit::UNLIMITED)
-}
-
-/// Sends a request and decodes the response.
-pub(crate) async fn send<T: DeserializeOwned>(
-    client: &ApiClient,
-    request: &kcm_client::Request,
-) -> Result<T, ApiError> {
-    let response = client.send(request).await?;
-    serde_json::from_slice(&response).map_err(|error| ApiError::Decode(ErrorCause::of(error)))
 }

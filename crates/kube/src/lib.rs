@@ -4,12 +4,12 @@
 //!
 //! | Item | Implements | Crate |
 //! |---|---|---|
-//! | [`clients`] | [`ClientFactory`](kcm_client::ClientFactory), through which all of the following send their requests | `kcm-client` |
+//! | [`clients`], [`api_client`] | [`ClientFactory`](kcm_client::ClientFactory), through which all of the following send their requests | `kcm-client` |
 //! | [`list_watch`], [`sources`] | [`ListWatch`](kcm_informer::ListWatch) | `kcm-informer` |
-//! | [`LeaseClient`] | [`LeaseLock`](kcm_leader_election::LeaseLock) | `kcm-leader-election` |
+//! | [`LeaseClient`] | [`LeaseLock`](kcm_leader_election::LeaseLock), over an [`api_client`] | `kcm-leader-election` |
 //! | [`LeaderGateLayer`] | refusal of writes while another process leads | `kcm-leader-election` |
-//! | [`EventClient`] | [`EventSink`](kcm_events::EventSink) | `kcm-events` |
-//! | [`ApiOwnerControl`] | [`OwnerControl`](kcm_controller_ref_manager::OwnerControl) | `kcm-controller-ref-manager` |
+//! | [`EventClient`] | `EventSink`, over an [`api_client`] | `kcm-events` |
+//! | [`OwnerClient`] | `OwnerControl`, over an [`api_client`] | `kcm-controller-ref-manager` |
 //! | `watcher`, `touched_objects` | streams for `kube_runtime::Controller`; feature `runtime`, on by default | `kcm-informer` |
 //!
 //! # `kcm_informer` beside `kube_runtime::reflector`
@@ -45,21 +45,16 @@
 
 mod clients;
 mod error;
-mod event_sink;
 mod leader_gate;
-mod lease_lock;
 mod list_watch;
-mod owner_control;
 #[cfg(feature = "runtime")]
 mod watcher;
 
-pub use clients::clients;
+pub use clients::{api_client, clients};
 pub use error::api_error;
-pub use event_sink::EventClient;
+pub use kcm_client::{EventClient, LeaseClient, OwnerClient};
 pub use leader_gate::{GatedService, LeaderGateLayer};
-pub use lease_lock::LeaseClient;
 pub use list_watch::{list_watch, sources};
-pub use owner_control::ApiOwnerControl;
 #[cfg(feature = "runtime")]
 pub use watcher::{touched_objects, watcher};
 

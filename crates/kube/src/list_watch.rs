@@ -6,7 +6,7 @@ use kube_client::{Api, Client};
 use kube_core::{Resource, params::ListParams};
 use serde::de::DeserializeOwned;
 
-use crate::clients::unlimited;
+use crate::clients::api_client;
 
 /// Returns the source of the objects of `api`, for an informer.
 ///
@@ -26,7 +26,7 @@ where
         ..default
     };
     let path = api.resource_url().to_owned();
-    source(&unlimited(api.into_client()), &path, params)
+    source(&api_client(api.into_client()), &path, params)
 }
 
 /// Returns the sources of the objects that `options` describe. `resource` is `&()` for types that are known at compile
@@ -55,7 +55,7 @@ pub fn sources<K>(client: &Client, resource: &K::DynamicType, options: &Informer
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
-    let client = unlimited(client.clone());
+    let client = api_client(client.clone());
     Sources::of(options.namespaces.iter().cloned(), |namespace| {
         let params = kcm_client::ListParams {
             labels: options.label_selector.clone(),

@@ -3,12 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
-use kcm_client::{Api, ApiClient, ApplyOptions, Patch};
-use kcm_clock::Clock;
-use kcm_events::{EventRecorder, EventType, ObjectReference};
-use kcm_informer::{Object, Store};
-use kcm_runtime::{ErrorClass, ObjectKey, Reconciler, Requeue};
-use kube_core::Resource;
+use kcm::prelude::*;
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -26,7 +21,7 @@ pub const NAME: &str = "website-operator";
 pub enum Error {
     /// A request failed.
     #[error(transparent)]
-    Api(#[from] kcm_client::ApiError),
+    Api(#[from] ApiError),
     /// The DNS provider failed.
     #[error(transparent)]
     Dns(#[from] DnsError),
@@ -145,7 +140,7 @@ impl WebsiteReconciler {
             finalizers.push(FINALIZER.to_owned());
         }
         let patch = Patch::merge(&json!({
-            "metadata": {"resourceVersion": website.resource_version(), "finalizers": finalizers},
+            "metadata": {"resourceVersion": website.resource_version_str(), "finalizers": finalizers},
         }));
         self.client.api::<Website>().patch(key, &patch).await?;
         Ok(())
@@ -166,16 +161,7 @@ impl WebsiteReconciler {
     }
 
     fn event(&self, website: &Website, type_: EventType, reason: &str, message: String) {
-        let ObjectKey { namespace, name } = website.key();
-        let regarding = ObjectReference {
-            api_version: Website::api_version(&()).into(),
-            kind: Website::kind(&()).into(),
-            namespace,
-            name,
-            uid: website.uid().into(),
-            resource_version: website.resource_version().to_owned(),
-        };
-        self.recorder.event(&regarding, type_, reason, message);
+        self.recorder.event(&ObjectReference::of(website), type_, reason, message);
     }
 }
 

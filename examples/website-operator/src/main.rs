@@ -9,7 +9,7 @@
 
 use std::{env, error::Error, sync::Arc};
 
-use kcm_manager::{Manager, ProgramOptions};
+use kcm::prelude::*;
 use kube_core::CustomResourceExt;
 use website_operator::{controller::NAME, dns::FakeDns, operator, website::Website};
 

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
-use kcm_client::ListParams;
-use kcm_manager::Manager;
-use kcm_runtime::{Watch, predicate};
+use kcm::prelude::*;
 
 use crate::{
     controller::{NAME, WebsiteReconciler},

@@ -4,7 +4,7 @@ use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget},
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
-use kcm_clock::Timestamp;
+use kcm::clock::Timestamp;
 use kube_core::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -12,13 +12,13 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kcm_apiserver::{ApiServer, ApiServerConfig};
-use kcm_client::{
-    Api, ApiClient, ApiResource, ClientFactory, ClientOptions, DeleteOptions, ListParams, Patch, RateLimit,
-    Request, Server, UserAgent,
+use kcm::{
+    client::{ApiResource, ClientOptions, RateLimit, Request, Server, UserAgent},
+    clock::{RealClock, SeededRandom, SimulatedClock, Timestamp},
+    manager::{Dependencies, InformerSync, LeaderElectionSettings, Settings},
+    prelude::*,
 };
-use kcm_clock::{Clock, Random, RealClock, SeededRandom, SimulatedClock, Timestamp};
-use kcm_manager::{Dependencies, InformerSync, LeaderElectionSettings, Manager, Settings};
+use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_stories::external::{Authorization, ControlPlane};
 use kube_core::{CustomResourceExt, DynamicObject, ResourceExt, TypeMeta};
 use serde_json::{Value, json};

@@ -96,7 +96,7 @@ fn manifest_has_the_dependencies_of_this_crate() {
         assert_eq!(dependencies(&block, table), dependencies(&own, table), "{table}");
     }
     let version = env!("CARGO_PKG_VERSION");
-    for line in block.lines().filter(|line| line.starts_with("kcm-")) {
+    for line in block.lines().filter(|line| line.starts_with("kcm")) {
         assert!(line.contains(&format!("\"{version}\"")), "{line}");
     }
 }

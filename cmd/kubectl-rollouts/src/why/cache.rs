@@ -39,11 +39,11 @@ impl Object for Json {
         ObjectKey::new(text(&self.0, "/metadata/namespace"), text(&self.0, "/metadata/name"))
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         text(&self.0, "/metadata/uid")
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         text(&self.0, "/metadata/resourceVersion")
     }
 
@@ -51,7 +51,7 @@ impl Object for Json {
         self.0["metadata"]["labels"][key].as_str()
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         time(&self.0, "/metadata/creationTimestamp")
     }
 

@@ -14,11 +14,11 @@ macro_rules! object_with_metadata {
                 self.metadata.key()
             }
 
-            fn uid(&self) -> &str {
+            fn uid_str(&self) -> &str {
                 &self.metadata.uid
             }
 
-            fn resource_version(&self) -> &str {
+            fn resource_version_str(&self) -> &str {
                 &self.metadata.resource_version
             }
 
@@ -26,7 +26,7 @@ macro_rules! object_with_metadata {
                 self.metadata.labels.get(key).map(String::as_str)
             }
 
-            fn creation_timestamp(&self) -> Option<Timestamp> {
+            fn creation_time(&self) -> Option<Timestamp> {
                 self.metadata.creation_timestamp.map(Time::timestamp)
             }
 
@@ -64,11 +64,11 @@ impl Object for Pod {
         self.key.clone()
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         &self.uid
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         &self.resource_version
     }
 
@@ -76,7 +76,7 @@ impl Object for Pod {
         self.labels.get(key).map(String::as_str)
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         self.creation_timestamp.map(Time::timestamp)
     }
 
@@ -127,9 +127,9 @@ mod tests {
         });
         let check = |object: &dyn Object| {
             assert_eq!(object.key(), ObjectKey::new("shop", "web"));
-            assert_eq!((object.uid(), object.resource_version()), ("web-1", "7"));
+            assert_eq!((object.uid_str(), object.resource_version_str()), ("web-1", "7"));
             assert_eq!((object.label("app"), object.label("tier")), (Some("web"), None));
-            assert_eq!(object.creation_timestamp().unwrap().to_string(), "2026-01-02T03:04:05Z");
+            assert_eq!(object.creation_time().unwrap().to_string(), "2026-01-02T03:04:05Z");
             assert_eq!(object.deletion_timestamp().unwrap().to_string(), "2026-01-02T03:05:00Z");
             assert!(object.is_being_deleted());
             let controller =

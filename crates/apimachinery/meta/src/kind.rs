@@ -113,11 +113,11 @@ impl fmt::Display for ApiResource {
 ///         self.key.clone()
 ///     }
 ///
-///     fn uid(&self) -> &str {
+///     fn uid_str(&self) -> &str {
 ///         &self.uid
 ///     }
 ///
-///     fn resource_version(&self) -> &str {
+///     fn resource_version_str(&self) -> &str {
 ///         &self.resource_version
 ///     }
 ///
@@ -125,7 +125,7 @@ impl fmt::Display for ApiResource {
 ///     fn label(&self, _: &str) -> Option<&str> {
 ///         None
 ///     }
-///     fn creation_timestamp(&self) -> Option<Timestamp> {
+///     fn creation_time(&self) -> Option<Timestamp> {
 ///         None
 ///     }
 ///     fn deletion_timestamp(&self) -> Option<Timestamp> {

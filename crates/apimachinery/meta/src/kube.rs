@@ -18,11 +18,11 @@ impl<K: Resource + Send + Sync + 'static> Object for K {
         )
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         self.meta().uid.as_deref().unwrap_or_default()
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         self.meta().resource_version.as_deref().unwrap_or_default()
     }
 
@@ -30,7 +30,7 @@ impl<K: Resource + Send + Sync + 'static> Object for K {
         self.meta().labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         self.meta().creation_timestamp.as_ref().map(|time| time.0)
     }
 

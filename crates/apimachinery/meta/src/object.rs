@@ -7,7 +7,8 @@ use crate::ObjectKey;
 /// With the feature `kube`, every [`kube_core::Resource`] implements it: types of `k8s-openapi`, types that derive
 /// `CustomResource`, `DynamicObject` and `PartialObjectMeta`.
 ///
-/// Absent text is empty, as upstream.
+/// Absent text is empty, as upstream. No method has the name of a method of kube-rs' `ResourceExt`, so both traits can be in
+/// scope.
 ///
 /// Upstream counterpart: `metav1.Object`, as far as caches and controllers use it.
 ///
@@ -19,16 +20,16 @@ pub trait Object: Send + Sync + 'static {
     fn key(&self) -> ObjectKey;
 
     /// Returns the UID. An object that is deleted and created again has the same key and another UID.
-    fn uid(&self) -> &str;
+    fn uid_str(&self) -> &str;
 
     /// Returns the resource version.
-    fn resource_version(&self) -> &str;
+    fn resource_version_str(&self) -> &str;
 
     /// Returns the value of the label `key`.
     fn label(&self, key: &str) -> Option<&str>;
 
     /// Returns the time of creation.
-    fn creation_timestamp(&self) -> Option<Timestamp>;
+    fn creation_time(&self) -> Option<Timestamp>;
 
     /// Returns the time after which the object may be removed. It is set when the deletion was requested.
     fn deletion_timestamp(&self) -> Option<Timestamp>;

@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kcm_meta::{ApiResource, ControllerRef, Kind, Object, ObjectKey, SetResourceVersion, StrategicMerge};
-use kube_core::{DynamicObject, metadata::PartialObjectMeta};
+use kube_core::{DynamicObject, ResourceExt, metadata::PartialObjectMeta};
 use kube_derive::CustomResource;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -43,10 +43,10 @@ fn website() -> Value {
 fn reads_metadata<K: Object + SetResourceVersion + DeserializeOwned>() {
     let mut object: K = serde_json::from_value(website()).unwrap();
     assert_eq!(object.key(), ObjectKey::new("shop", "web"));
-    assert_eq!(object.uid(), "web-1");
-    assert_eq!(object.resource_version(), "7");
+    assert_eq!(object.uid_str(), "web-1");
+    assert_eq!(object.resource_version_str(), "7");
     assert_eq!((object.label("app"), object.label("tier")), (Some("web"), None));
-    assert_eq!(object.creation_timestamp().unwrap().to_string(), "2026-01-02T03:04:05Z");
+    assert_eq!(object.creation_time().unwrap().to_string(), "2026-01-02T03:04:05Z");
     assert_eq!(object.deletion_timestamp().unwrap().to_string(), "2026-01-02T03:05:00Z");
     assert!(object.is_being_deleted());
     assert_eq!(
@@ -54,7 +54,7 @@ fn reads_metadata<K: Object + SetResourceVersion + DeserializeOwned>() {
         Some(ControllerRef { api_version: "example.org/v1", kind: "Shop", name: "b", uid: "b-1" })
     );
     object.set_resource_version("8");
-    assert_eq!(object.resource_version(), "8");
+    assert_eq!(object.resource_version_str(), "8");
 }
 
 #[test]
@@ -79,7 +79,12 @@ fn k8s_openapi_type() {
     text["kind"] = "ConfigMap".into();
     text["apiVersion"] = "v1".into();
     let object: ConfigMap = serde_json::from_value(text).unwrap();
-    assert_eq!((object.key(), Object::uid(&object)), (ObjectKey::new("shop", "web"), "web-1"));
+    // No method is ambiguous.
+    assert_eq!(
+        (object.uid().unwrap(), object.resource_version().unwrap()),
+        ("web-1".to_owned(), "7".to_owned())
+    );
+    assert_eq!((object.key(), object.uid_str()), (ObjectKey::new("shop", "web"), "web-1"));
     reads_metadata::<DynamicObject>();
 }
 
@@ -87,8 +92,8 @@ fn k8s_openapi_type() {
 fn absent_metadata_is_empty() {
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "node-1"}})).unwrap();
     assert_eq!(node.key(), ObjectKey::new("", "node-1"));
-    assert_eq!((node.uid(), node.resource_version(), node.label("app")), ("", "", None));
-    assert_eq!((node.creation_timestamp(), node.controller()), (None, None));
+    assert_eq!((node.uid_str(), node.resource_version_str(), node.label("app")), ("", "", None));
+    assert_eq!((node.creation_time(), node.controller()), (None, None));
     assert!(!node.is_being_deleted());
     assert_eq!(Node::default().key(), ObjectKey::new("", ""));
 }

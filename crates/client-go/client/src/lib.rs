@@ -18,6 +18,7 @@
 //! * [`ClientFactory::gated`]: clients that write only while their process leads.
 //! * `EventClient`: the sink of an event broadcaster, with the feature `events`.
 //! * `LeaseClient`: the lock of a leader election, with the feature `leader-election`.
+//! * `OwnerClient`: adoption and release of objects, with the feature `owners`.
 //!
 //! If one object of a list or watch cannot be decoded, it is reported by name, and the others are not affected.
 //!
@@ -69,6 +70,8 @@ mod limiter;
 mod list;
 mod list_watch;
 mod metrics;
+#[cfg(feature = "owners")]
+mod owner_client;
 mod request;
 mod retry;
 mod service_account;
@@ -95,6 +98,8 @@ pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 pub use lease_lock::LeaseClient;
 pub use limiter::{RateLimit, RateLimiter};
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
+#[cfg(feature = "owners")]
+pub use owner_client::OwnerClient;
 pub use request::{ContentType, Idempotency, Request};
 pub use transport::{ClientConfigError, ConfigOverrides, ProxyEnvironment, Server};
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use kcm_api::{Deployment, ObjectMeta, ReplicaSet};
+use kcm_meta::{Kind, ObjectKey};
 use serde::Serialize;
 
 /// Object that an event is about. Empty fields are not serialized.
@@ -30,6 +31,20 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
+    /// Returns the reference to `object`, of any type with a [`Kind`]: with the feature `kube` of `kcm-meta`, those of
+    /// k8s-openapi and custom resources.
+    pub fn of<K: Kind>(object: &K) -> Self {
+        let (resource, ObjectKey { namespace, name }) = (K::resource(), object.key());
+        Self {
+            api_version: resource.api_version().into(),
+            kind: resource.kind.into(),
+            namespace,
+            name,
+            uid: object.uid_str().into(),
+            resource_version: object.resource_version_str().to_owned(),
+        }
+    }
+
     fn new(api_version: &str, kind: &str, metadata: &ObjectMeta) -> Self {
         Self {
             api_version: api_version.into(),
@@ -53,5 +68,22 @@ impl From<&ReplicaSet> for ObjectReference {
     fn from(replica_set: &ReplicaSet) -> Self {
         use kcm_api::replica_set::{API_VERSION, KIND};
         Self::new(API_VERSION, KIND, &replica_set.metadata)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_type_with_a_kind_has_a_reference() {
+        let metadata =
+            serde_json::json!({"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "7"});
+        let lease: kcm_api::Lease =
+            serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap();
+        let reference = ObjectReference::of(&lease);
+        assert_eq!((&*reference.api_version, &*reference.kind), ("coordination.k8s.io/v1", "Lease"));
+        assert_eq!((&*reference.namespace, &*reference.name, &*reference.uid), ("shop", "web", "u"));
+        assert_eq!(reference.resource_version, "7");
     }
 }

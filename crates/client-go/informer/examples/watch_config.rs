@@ -30,11 +30,11 @@ impl Object for Setting {
         self.key.clone()
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         &self.uid
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         &self.version
     }
 
@@ -42,7 +42,7 @@ impl Object for Setting {
         None
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         None
     }
 

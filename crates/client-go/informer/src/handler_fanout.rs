@@ -105,7 +105,7 @@ impl<K: Object> HandlerFanout<K> {
             Some(old) => handler.on_update(old, &object),
             None => handler.on_add(&object, false),
         });
-        self.report_change(object.resource_version());
+        self.report_change(object.resource_version_str());
     }
 
     /// Removes an object that was deleted; `last` is its final state.
@@ -114,12 +114,12 @@ impl<K: Object> HandlerFanout<K> {
     pub(crate) fn delete(&self, last: K) {
         let last = Arc::new(last);
         let mut locked = self.locked.lock();
-        let cached = locked.writer.remove(&last.key(), Some(last.resource_version()));
+        let cached = locked.writer.remove(&last.key(), Some(last.resource_version_str()));
         if cached.is_some() {
             let deleted = Deleted::FinalState(Arc::clone(&last));
             locked.call_each(|handler| handler.on_delete(&deleted));
         }
-        self.report_change(last.resource_version());
+        self.report_change(last.resource_version_str());
     }
 
     /// Removes a deleted object without a final state, because that cannot be decoded.

@@ -223,7 +223,7 @@ impl<K: Object> StoreWriter<K> {
         let mut state = self.state.write();
         // The key is not computed for a store with one source.
         let namespace = (state.parts.len() > 1).then(|| object.key().namespace);
-        state.advance(namespace.as_deref(), object.resource_version());
+        state.advance(namespace.as_deref(), object.resource_version_str());
         state.table.insert(object)
     }
 
@@ -361,8 +361,9 @@ impl<K: Object> Snapshot<K> {
     /// If the store contains the same version of the object, that one is used and `object` is dropped. A relist therefore
     /// does not keep two copies of all objects in memory.
     pub fn insert(&mut self, object: K) {
-        let version = object.resource_version();
-        let same = |known: &Arc<K>| known.resource_version() == version && known.uid() == object.uid();
+        let version = object.resource_version_str();
+        let same =
+            |known: &Arc<K>| known.resource_version_str() == version && known.uid_str() == object.uid_str();
         let known = if version.is_empty() { None } else { self.current.get(&object.key()).filter(same) };
         self.table.insert(known.unwrap_or_else(|| Arc::new(object)));
     }

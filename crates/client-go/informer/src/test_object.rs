@@ -60,11 +60,11 @@ impl Object for TestObject {
         self.key.clone()
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         &self.uid
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         &self.version
     }
 
@@ -72,7 +72,7 @@ impl Object for TestObject {
         None
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         None
     }
 

@@ -33,11 +33,11 @@ impl Object for Item {
         key(&self.name)
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         &self.name
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         &self.version
     }
 
@@ -45,7 +45,7 @@ impl Object for Item {
         None
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         None
     }
 

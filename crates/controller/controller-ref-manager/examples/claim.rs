@@ -55,7 +55,7 @@ impl OwnerControl<Machine> for Server {
 
     async fn patch(&self, machine: &Machine, patch: &OwnerPatch) -> Result<Machine, ApiError> {
         let references = machine.metadata.owner_references.as_deref().unwrap_or_default();
-        let body = patch.merge(machine.resource_version(), references);
+        let body = patch.merge(machine.resource_version_str(), references);
         if let Some(body) = body.map_err(|error| ApiError::InvalidRequest(error.to_string().into()))? {
             println!("PATCH {} {body}", machine.key());
         }
@@ -79,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "spec": {},
     }))?;
 
-    let owner = OwnerIdentity::of(MachineSet::api_version(&()), MachineSet::kind(&()), &set);
+    let owner = OwnerIdentity::of(&set);
     let selector = Selector::new(Some(&set.spec.selector))?;
     let claimed = claim(&owner, &selector, [Arc::new(orphan)], &Server { set }).await.into_result()?;
     println!("{} owns {} machine(s)", owner.key(), claimed.len());

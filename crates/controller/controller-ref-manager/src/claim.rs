@@ -46,7 +46,7 @@ impl From<&kcm_api::ObjectMeta> for LiveOwner {
 impl LiveOwner {
     /// Returns the fields of `owner`, an object of any type.
     pub fn of(owner: &impl Object) -> Self {
-        Self { uid: owner.uid().into(), deletion_timestamp: owner.deletion_timestamp().map(Time::new) }
+        Self { uid: owner.uid_str().into(), deletion_timestamp: owner.deletion_timestamp().map(Time::new) }
     }
 }
 
@@ -106,9 +106,8 @@ where
             Claim::NotOurs | Claim::Ignore(_) => {}
         }
     }
-    changes.sort_by(|(a_key, _, a), (b_key, _, b)| {
-        (a.creation_timestamp(), a_key).cmp(&(b.creation_timestamp(), b_key))
-    });
+    changes
+        .sort_by(|(a_key, _, a), (b_key, _, b)| (a.creation_time(), a_key).cmp(&(b.creation_time(), b_key)));
 
     let mut adopter = Adopter { owner, may_adopt: None };
     let mut errors = Vec::new();
@@ -154,14 +153,16 @@ impl Adopter<'_> {
             return Err(ClaimError::AdoptionRefused {
                 kind: control.kind(),
                 key: key.clone(),
-                uid: object.uid().into(),
+                uid: object.uid_str().into(),
                 source: refused.clone(),
             });
         }
-        match control.patch(&object, &OwnerPatch::adopt(self.owner, object.uid())).await {
+        match control.patch(&object, &OwnerPatch::adopt(self.owner, object.uid_str())).await {
             // DEVIATION: upstream continues with the cached object, so that its next write of it in the same sync has a
             // conflict.
-            Ok(patched) if patched.resource_version() == object.resource_version() => Ok(Some(object)),
+            Ok(patched) if patched.resource_version_str() == object.resource_version_str() => {
+                Ok(Some(object))
+            }
             Ok(patched) => Ok(Some(Arc::new(patched))),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
@@ -202,7 +203,7 @@ where
     C: OwnerControl<K> + ?Sized,
 {
     debug!(kind = &*control.kind(), object = %key, owner = %owner.key(), "Patching object to remove its controllerRef");
-    match control.patch(object, &OwnerPatch::release(&owner.uid, object.uid())).await {
+    match control.patch(object, &OwnerPatch::release(&owner.uid, object.uid_str())).await {
         Ok(_) => Ok(()),
         // The object was deleted, was created again with another UID, or has no reference to the owner.
         Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),

@@ -1,7 +1,7 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use kcm_api::{Deployment, ObjectKey, ObjectMeta, OwnerReference, ReplicaSet, Selector};
-use kcm_meta::Object;
+use kcm_meta::{Kind, Object};
 
 /// Owner that claims objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,15 @@ impl OwnerIdentity {
         }
     }
 
-    /// Returns the identity of `object`, which is of `kind`.
-    pub fn of(
+    /// Returns the identity of `object`, of any type with a [`Kind`]: with the feature `kube` of `kcm-meta`, those of
+    /// k8s-openapi and custom resources.
+    pub fn of<K: Kind>(object: &K) -> Self {
+        let resource = K::resource();
+        Self::of_kind(resource.api_version().into_owned(), resource.kind, object)
+    }
+
+    /// Returns the identity of `object`, which is of `kind`. For types without a [`Kind`], such as `DynamicObject`.
+    pub fn of_kind(
         api_version: impl Into<Cow<'static, str>>,
         kind: impl Into<Cow<'static, str>>,
         object: &impl Object,
@@ -49,7 +56,7 @@ impl OwnerIdentity {
             kind: kind.into(),
             namespace,
             name,
-            uid: object.uid().into(),
+            uid: object.uid_str().into(),
             deleting: object.is_being_deleted(),
         }
     }

@@ -64,7 +64,7 @@ impl<K: Object + Resource + DeserializeOwned> OwnerControl<K> for Server {
 
     async fn patch(&self, object: &K, patch: &OwnerPatch) -> Result<K, ApiError> {
         let references = object.meta().owner_references.as_deref().unwrap_or_default();
-        let body = patch.merge(object.resource_version(), references).unwrap().unwrap();
+        let body = patch.merge(object.resource_version_str(), references).unwrap().unwrap();
         let body: Value = serde_json::from_str(&body).unwrap();
         self.patches.lock().unwrap().push(body.clone());
         let mut objects = self.objects.lock().unwrap();
@@ -121,7 +121,7 @@ async fn claims<K: Object + Resource + DeserializeOwned>() {
         website("released", "toys", &[ours(), other()]),
         website("foreign", "toys", &[other()]),
     ]);
-    let owner = OwnerIdentity::of("example.org/v1", "Shop", &server.owner);
+    let owner = OwnerIdentity::of_kind("example.org/v1", "Shop", &server.owner);
     let selector = selector(json!({"matchLabels": {"app": "books"}}));
     let claimed = claim(&owner, &selector, server.cached::<K>(), &server).await.into_result().unwrap();
 
@@ -166,7 +166,7 @@ async fn reference_that_another_client_adds_is_not_lost() {
         stored["ownerReferences"] = json!([other()]);
         stored["resourceVersion"] = json!("9");
     }
-    let owner = OwnerIdentity::of("example.org/v1", "Shop", &server.owner);
+    let owner = OwnerIdentity::of_kind("example.org/v1", "Shop", &server.owner);
     let error = claim(&owner, &selector(json!({})), stale, &server).await.error.unwrap();
     assert_eq!(error.to_string(), "resourceVersion differs");
     assert_eq!(server.references("web"), json!([other()]));
@@ -176,7 +176,7 @@ async fn reference_that_another_client_adds_is_not_lost() {
 async fn messages_name_the_kinds() {
     let mut server = Server::new([website("web", "books", &[])]);
     server.owner.metadata.uid = Some("later".to_owned());
-    let owner = OwnerIdentity::of("example.org/v1", "Shop", &owner());
+    let owner = OwnerIdentity::of_kind("example.org/v1", "Shop", &owner());
     let claimed = claim(&owner, &selector(json!({})), server.cached::<Website>(), &server).await;
     assert_eq!(
         claimed.error.unwrap().to_string(),

@@ -52,7 +52,7 @@ impl WrittenObjects {
     pub fn wrote<K: Object>(&self, owner: &ObjectKey, object: &Arc<K>) {
         let mut owners = self.0.lock();
         let written = owners.entry(owner.clone()).or_default();
-        written.retain::<K>(|other| other.uid() != object.uid());
+        written.retain::<K>(|other| other.uid_str() != object.uid_str());
         written.objects.push(Arc::clone(object) as _);
     }
 
@@ -60,8 +60,8 @@ impl WrittenObjects {
     pub fn sent<K: Object>(&self, owner: &ObjectKey, object: &K) {
         let mut owners = self.0.lock();
         let unobserved = &mut owners.entry(owner.clone()).or_default().unobserved;
-        if !unobserved.iter().any(|sent| *sent.uid == *object.uid()) {
-            unobserved.push(Sent { key: object.key(), uid: object.uid().into() });
+        if !unobserved.iter().any(|sent| *sent.uid == *object.uid_str()) {
+            unobserved.push(Sent { key: object.key(), uid: object.uid_str().into() });
         }
     }
 
@@ -87,7 +87,8 @@ impl WrittenObjects {
     pub fn newest<K: Object>(&self, owner: &ObjectKey, cached: Arc<K>) -> Arc<K> {
         let newest = self.change(owner, |written| {
             let is_newest = |object: &K| {
-                object.uid() == cached.uid() && is_newer(object.resource_version(), cached.resource_version())
+                object.uid_str() == cached.uid_str()
+                    && is_newer(object.resource_version_str(), cached.resource_version_str())
             };
             written.retain::<K>(|object| object.key() != cached.key() || is_newest(object));
             written.of_type::<K>().find(|object| is_newest(object))
@@ -112,15 +113,15 @@ impl WrittenObjects {
     ) {
         self.change(owner, |written| {
             written.retain::<K>(|object| match cached(&object.key()) {
-                Some(cached) => is_newer(object.resource_version(), cached.resource_version()),
+                Some(cached) => is_newer(object.resource_version_str(), cached.resource_version_str()),
                 // If the cache is newer than the write, the object was deleted since.
-                None => seen.is_none_or(|seen| is_newer(object.resource_version(), seen)),
+                None => seen.is_none_or(|seen| is_newer(object.resource_version_str(), seen)),
             });
             let stored: Vec<Arc<K>> = written.of_type().collect();
             written.unobserved.retain(|sent| {
                 // Only the cache counts: the other controller reads it as well.
-                let cached = cached(&sent.key).filter(|object| *object.uid() == *sent.uid);
-                stored.iter().any(|object| *object.uid() == *sent.uid)
+                let cached = cached(&sent.key).filter(|object| *object.uid_str() == *sent.uid);
+                stored.iter().any(|object| *object.uid_str() == *sent.uid)
                     || cached.is_some_and(|object| !is_observed(object))
             });
             for object in stored {

@@ -41,11 +41,11 @@ impl Object for Pod {
         ObjectKey::new("default", "web-0")
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         &self.uid
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         &self.version
     }
 
@@ -53,7 +53,7 @@ impl Object for Pod {
         None
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         None
     }
 

@@ -108,15 +108,15 @@ impl<K: Object> Mapping<K> for Primary {
         let gone = match change {
             Change::Deleted(object) => Some(object),
             // Deleted and created again.
-            Change::Updated { old, new } if old.uid() != new.uid() => Some(old),
+            Change::Updated { old, new } if old.uid_str() != new.uid_str() => Some(old),
             Change::Added(_) | Change::Updated { .. } => None,
         };
         if let (Some(own_writes), Some(gone)) = (&self.own_writes, gone) {
-            own_writes.observe_owner_deletion(&gone.key(), gone.uid());
+            own_writes.observe_owner_deletion(&gone.key(), gone.uid_str());
         }
         if is_satisfied {
             let object = change.object();
-            trace!(object = %object.key(), uid = object.uid(), "Object {}", change.verb());
+            trace!(object = %object.key(), uid = object.uid_str(), "Object {}", change.verb());
             self.queue.add(object.key());
         }
     }
@@ -168,7 +168,7 @@ fn observe<K: Object>(
         // Deleted and created again.
         //
         // DEVIATION: upstream does not compare UIDs.
-        Change::Updated { old, new } if old.uid() != new.uid() => {
+        Change::Updated { old, new } if old.uid_str() != new.uid_str() => {
             deleted(former, old);
             added(new);
         }
@@ -189,14 +189,14 @@ fn observe<K: Object>(
 impl<K: Object, P: Object> Mapping<K> for Owned<K, P> {
     fn handle(&self, change: &Change<'_, K>, is_satisfied: bool) {
         let is_resync = matches!(change, Change::Updated { old, new }
-            if old.uid() == new.uid() && old.resource_version() == new.resource_version());
+            if old.uid_str() == new.uid_str() && old.resource_version_str() == new.resource_version_str());
         let own_writes = self.own_writes.as_ref().filter(|_| !is_resync);
         if own_writes.is_none() && !is_satisfied {
             return;
         }
         let former = match change {
             Change::Updated { old, new }
-                if old.uid() != new.uid() || old.controller() != new.controller() =>
+                if old.uid_str() != new.uid_str() || old.controller() != new.controller() =>
             {
                 self.owner_key(old)
             }

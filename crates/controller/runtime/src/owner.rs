@@ -21,5 +21,5 @@ pub fn owner_of<P: Object>(owners: &Store<P>, object: &impl Object) -> Option<Ar
     if owners.is_cluster_scoped() {
         key.namespace = Arc::clone(&CLUSTER);
     }
-    owners.get(&key).filter(|owner| owner.uid() == uid).cloned()
+    owners.get(&key).filter(|owner| owner.uid_str() == uid).cloned()
 }

@@ -14,7 +14,7 @@ use crate::Change;
 /// Upstream counterpart: `ResourceVersionChangedPredicate`.
 pub fn resource_version_changed<K: Object>() -> impl Fn(&Change<'_, K>) -> bool + Send + Sync + 'static {
     |change| match change {
-        Change::Updated { old, new } => old.resource_version() != new.resource_version(),
+        Change::Updated { old, new } => old.resource_version_str() != new.resource_version_str(),
         Change::Added(_) | Change::Deleted(_) => true,
     }
 }

@@ -62,7 +62,7 @@ impl<K: Object> Watch<K> {
             let is_new = match change {
                 Change::Added(_) => true,
                 Change::Updated { old, new } => {
-                    old.uid() != new.uid() || old.controller().is_some() || labels(old) != labels(new)
+                    old.uid_str() != new.uid_str() || old.controller().is_some() || labels(old) != labels(new)
                 }
                 Change::Deleted(_) => false,
             };

@@ -51,7 +51,7 @@ async fn reconciles_changes_of_primary_and_owned_objects() {
     settle().await;
     assert_eq!(taken(), ["a/web"]);
 
-    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "web", "uid": owner.uid(), "controller": true});
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "web", "uid": owner.uid_str(), "controller": true});
     let secret = json!({"metadata": {"namespace": "a", "name": "web", "ownerReferences": [reference]}});
     create(&Api::<Secret>::namespaced(client, "a"), secret).await;
     settle().await;

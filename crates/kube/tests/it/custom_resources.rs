@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use crate::support::{cluster, create, names, run, settle, synced};
 use kcm_api::Selector;
+use kcm_client::ApiClient;
 use kcm_controller_ref_manager::{OwnerIdentity, claim};
 use kcm_informer::{IndexName, Indexers, InformerOptions, Object, SharedInformer, drop_managed_fields};
-use kcm_kube::{ApiOwnerControl, sources};
+use kcm_kube::{OwnerClient, api_client, sources};
+use kcm_meta::Kind;
 use kube_client::{
     Api, Client, Resource,
     api::DynamicObject,
@@ -100,9 +102,9 @@ where
 }
 
 /// Adopts a website for a shop through an informer of `K`.
-async fn adopts<K>(resource: K::DynamicType)
+async fn adopts<K>(resource: K::DynamicType, websites_of: fn(&ApiClient) -> kcm_client::Api<K>)
 where
-    K: Resource<DynamicType: Clone> + DeserializeOwned + Clone + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     let client = client().await;
     let websites = Api::<Website>::namespaced(client.clone(), "a");
@@ -112,13 +114,14 @@ where
     let (informer, _running) = informer::<K>(&client, &resource);
     synced(&informer).await;
     assert_eq!(names(&informer), ["a/books"]);
-    let owned = || informer.store().by_index(CONTROLLER, shop.uid()).len();
+    let owned = || informer.store().by_index(CONTROLLER, shop.uid_str()).len();
     assert_eq!(owned(), 0);
 
-    let owner = OwnerIdentity::of(Shop::api_version(&()), Shop::kind(&()), &shop);
+    let owner = OwnerIdentity::of(&shop);
     let selector = serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap();
     let selector = Selector::new(Some(&selector)).unwrap();
-    let control = ApiOwnerControl::<K>::new::<Shop>(client.clone(), &shop.key(), &(), resource);
+    let control =
+        OwnerClient::with_api(websites_of(&api_client(client.clone())), Shop::resource(), shop.key());
     let claimed = claim(&owner, &selector, informer.store().list(), &control).await.into_result().unwrap();
     assert_eq!(claimed.len(), 1);
     settle().await;
@@ -127,21 +130,22 @@ where
     let stored = websites.get("books").await.unwrap();
     let uids: Vec<_> =
         stored.metadata.owner_references.iter().flatten().map(|reference| reference.uid.as_str()).collect();
-    assert_eq!(uids, ["other-uid", shop.uid()]);
+    assert_eq!(uids, ["other-uid", shop.uid_str()]);
     assert_eq!(stored.spec.host, "books.example.org");
 }
 
 #[tokio::test(start_paused = true)]
 async fn typed_objects() {
-    adopts::<Website>(()).await;
+    adopts::<Website>((), ApiClient::api).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn dynamic_objects() {
-    adopts::<DynamicObject>(ApiResource::erase::<Website>(&())).await;
+    adopts::<DynamicObject>(ApiResource::erase::<Website>(&()), |client| client.api_for(Website::resource()))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn metadata_only() {
-    adopts::<PartialObjectMeta<Website>>(()).await;
+    adopts::<PartialObjectMeta<Website>>((), ApiClient::api).await;
 }

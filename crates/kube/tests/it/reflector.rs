@@ -36,7 +36,7 @@ type Events = Arc<Mutex<Vec<String>>>;
 
 /// Describes an event of `kube_runtime::watcher`.
 fn describe(event: &Result<Event<ConfigMap>, watcher::Error>) -> String {
-    let name = |object: &ConfigMap| format!("{}@{}", object.key().name, object.resource_version());
+    let name = |object: &ConfigMap| format!("{}@{}", object.key().name, object.resource_version_str());
     match event {
         Ok(Event::Init) => "init".to_owned(),
         Ok(Event::InitApply(object)) => format!("init {}", name(object)),
@@ -123,7 +123,7 @@ async fn old_and_new_state() {
     let patch = Patch::Merge(json!({"data": {"key": "new"}}));
     let new = api.patch("web", &PatchParams::default(), &patch).await.unwrap();
     settle().await;
-    let (old, new) = (old.resource_version(), new.resource_version());
+    let (old, new) = (old.resource_version_str(), new.resource_version_str());
     assert_eq!(handler.take_texts(), [format!("update a/web@{old}->{new}")]);
     assert_eq!(*events.lock(), [format!("apply web@{new}")]);
 }
@@ -193,7 +193,7 @@ async fn resource_version() {
     let written = create(&Api::<ConfigMap>::namespaced(client, "a"), config_map("a", "web")).await;
     let contains_write = || {
         let version = informer.store().last_sync_resource_version().unwrap();
-        !is_newer(written.resource_version(), &version)
+        !is_newer(written.resource_version_str(), &version)
     };
     assert!(!contains_write());
     settle().await;
@@ -253,7 +253,7 @@ async fn slow_subscriber() {
     settle().await;
     assert_eq!(fast.take().len(), 11);
     let slow: Vec<_> = Box::pin(slow).ready_chunks(100).next().await.unwrap();
-    assert_eq!(slow.iter().map(|object| object.resource_version()).collect::<Vec<_>>(), ["19"]);
+    assert_eq!(slow.iter().map(|object| object.resource_version_str()).collect::<Vec<_>>(), ["19"]);
 
     let writer = Writer::<ConfigMap>::new_shared(2, ());
     let (_slow, mut fast) = (writer.subscribe().unwrap(), writer.subscribe().unwrap());
@@ -269,7 +269,7 @@ async fn slow_subscriber() {
     });
     pass(Duration::from_secs(60)).await;
     assert!(seen.load(Ordering::SeqCst) < 11, "{seen:?}");
-    assert_ne!(reader.state()[0].resource_version(), "19");
+    assert_ne!(reader.state()[0].resource_version_str(), "19");
 }
 
 #[derive(Default)]
@@ -322,7 +322,7 @@ async fn combinators() {
         .into(),
     });
     let names = |objects: Vec<Result<ConfigMap, watcher::Error>>| -> Vec<String> {
-        objects.into_iter().map(|object| object.unwrap().resource_version().to_owned()).collect()
+        objects.into_iter().map(|object| object.unwrap().resource_version_str().to_owned()).collect()
     };
     let predicate = || predicates::labels::<ConfigMap>;
     let api = Api::<ConfigMap>::all(Client::new(server.service(), "default"));

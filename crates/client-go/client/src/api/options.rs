@@ -154,7 +154,7 @@ pub struct Preconditions {
 impl Preconditions {
     /// Returns the precondition that the object is still the same: its UID.
     pub fn uid_of(object: &impl Object) -> Self {
-        Self { uid: Some(object.uid().to_string()), resource_version: None }
+        Self { uid: Some(object.uid_str().to_owned()), resource_version: None }
     }
 }
 

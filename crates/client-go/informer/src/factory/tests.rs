@@ -18,20 +18,20 @@ impl Object for Other {
         self.0.key()
     }
 
-    fn uid(&self) -> &str {
-        Object::uid(&self.0)
+    fn uid_str(&self) -> &str {
+        Object::uid_str(&self.0)
     }
 
-    fn resource_version(&self) -> &str {
-        self.0.resource_version()
+    fn resource_version_str(&self) -> &str {
+        self.0.resource_version_str()
     }
 
     fn label(&self, key: &str) -> Option<&str> {
         self.0.label(key)
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
-        self.0.creation_timestamp()
+    fn creation_time(&self) -> Option<Timestamp> {
+        self.0.creation_time()
     }
 
     fn deletion_timestamp(&self) -> Option<Timestamp> {

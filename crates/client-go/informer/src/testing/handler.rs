@@ -33,16 +33,22 @@ impl<K: Object> fmt::Display for Recorded<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Added { object, initial } => {
-                write!(f, "add {}@{}", object.key(), object.resource_version())?;
+                write!(f, "add {}@{}", object.key(), object.resource_version_str())?;
                 if *initial { f.write_str(" (initial)") } else { Ok(()) }
             }
             Self::Updated { old, new } => {
-                write!(f, "update {}@{}->{}", new.key(), old.resource_version(), new.resource_version())?;
-                if old.uid() == new.uid() { Ok(()) } else { f.write_str(" (recreated)") }
+                write!(
+                    f,
+                    "update {}@{}->{}",
+                    new.key(),
+                    old.resource_version_str(),
+                    new.resource_version_str()
+                )?;
+                if old.uid_str() == new.uid_str() { Ok(()) } else { f.write_str(" (recreated)") }
             }
             Self::Deleted(deleted) => {
                 let object = deleted.object();
-                write!(f, "delete {}@{}", object.key(), object.resource_version())?;
+                write!(f, "delete {}@{}", object.key(), object.resource_version_str())?;
                 let is_unknown = matches!(deleted, Deleted::FinalStateUnknown(_));
                 if is_unknown { f.write_str(" (final state unknown)") } else { Ok(()) }
             }
@@ -90,7 +96,7 @@ impl<K: Object> RecordingHandler<K> {
                 // The final state may be newer than the last one reported.
                 Recorded::Deleted(deleted) => {
                     let known = objects.remove(&deleted.object().key());
-                    known.is_some_and(|known| known.uid() == deleted.object().uid())
+                    known.is_some_and(|known| known.uid_str() == deleted.object().uid_str())
                 }
             };
             if !consistent {

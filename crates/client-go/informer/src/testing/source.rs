@@ -399,7 +399,7 @@ impl<K: SetResourceVersion> Stored<K> {
     fn undecodable(&self) -> Undecodable {
         Undecodable {
             name: self.object.key().to_string(),
-            resource_version: Some(self.object.resource_version().to_owned()),
+            resource_version: Some(self.object.resource_version_str().to_owned()),
             error: "invalid type: string, expected a map".to_owned(),
         }
     }

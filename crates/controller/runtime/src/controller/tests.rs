@@ -163,11 +163,11 @@ impl Object for Thing {
         ObjectKey::new(namespace, self.name)
     }
 
-    fn uid(&self) -> &str {
+    fn uid_str(&self) -> &str {
         self.uid
     }
 
-    fn resource_version(&self) -> &str {
+    fn resource_version_str(&self) -> &str {
         &self.version
     }
 
@@ -175,7 +175,7 @@ impl Object for Thing {
         Some(self.label)
     }
 
-    fn creation_timestamp(&self) -> Option<Timestamp> {
+    fn creation_time(&self) -> Option<Timestamp> {
         None
     }
 

@@ -90,8 +90,8 @@ async fn adoption_by_merge_patch() {
         uid: "shop-uid".into(),
         deleting: false,
     };
-    let adopt = OwnerPatch::adopt(&owner, orphan.uid());
-    let patch = adopt.merge(orphan.resource_version(), &references(&orphan.metadata)).unwrap().unwrap();
+    let adopt = OwnerPatch::adopt(&owner, orphan.uid_str());
+    let patch = adopt.merge(orphan.resource_version_str(), &references(&orphan.metadata)).unwrap().unwrap();
     let patch = Patch::merge(patch);
 
     let adopted = api.patch("web", &patch).await.unwrap();
@@ -99,8 +99,9 @@ async fn adoption_by_merge_patch() {
     assert_eq!(references(&adopted.metadata)[0], other);
     assert!(api.patch("web", &patch).await.unwrap_err().is_conflict());
 
-    let release = OwnerPatch::release("shop-uid", adopted.uid());
-    let patch = release.merge(adopted.resource_version(), &references(&adopted.metadata)).unwrap().unwrap();
+    let release = OwnerPatch::release("shop-uid", adopted.uid_str());
+    let patch =
+        release.merge(adopted.resource_version_str(), &references(&adopted.metadata)).unwrap().unwrap();
     let released = api.patch("web", &Patch::merge(patch)).await.unwrap();
     assert_eq!(references(&released.metadata), [other]);
 }

@@ -12,7 +12,7 @@ for_each_type!(creates, replaces, patches, applies, deletes, deletes_collections
 async fn creates<K: Subject>() {
     let api = objects::<K>();
     let created = api.create(&K::named("web")).await.unwrap();
-    assert!(!created.uid().is_empty());
+    assert!(!created.uid_str().is_empty());
     assert_eq!(to_json(&created)["spec"]["replicas"], 1);
     assert!(api.create(&K::named("web")).await.unwrap_err().is_already_exists());
 
