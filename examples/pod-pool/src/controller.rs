@@ -8,16 +8,13 @@ use std::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kcm::{
     api::{LabelSelector, Selector},
-    client::Preconditions,
+    client::{OwnerClient, Preconditions},
     clock::generate_name,
     expectations::{GroupResource, NotReady},
-    kube::ApiOwnerControl,
     owners::{ClaimErrors, OwnerIdentity, claim},
     prelude::*,
     workload::slow_start_batch,
 };
-use kube_client::Client;
-use kube_core::Resource as _;
 use serde_json::json;
 use thiserror::Error;
 
@@ -69,8 +66,6 @@ pub struct PodPools<R> {
     pub reserved: Mutex<HashMap<String, Reservation>>,
     /// Client for writes.
     pub client: ApiClient,
-    /// Client for adoption.
-    pub kube: Client,
     /// Recorder of events.
     pub recorder: Arc<dyn EventRecorder>,
     /// Clock.
@@ -95,7 +90,7 @@ impl<R: Reservations> Reconciler for PodPools<R> {
             pool: &pool,
             pods: &pods,
             cordoned: &cordoned.collect(),
-            reservation: self.reserved().get(pool.uid()).copied(),
+            reservation: self.reserved().get(pool.uid_str()).copied(),
             is_current,
         };
         let plan = plan(&view, self.clock.now());
@@ -120,11 +115,10 @@ impl<R: Reservations> PodPools<R> {
     async fn claim(&self, pool: &PodPool) -> Result<Vec<Arc<Pod>>, Error> {
         let labels = LabelSelector { match_labels: pool.spec.selector.clone(), ..LabelSelector::default() };
         let Ok(selector) = Selector::new(Some(&labels)) else { return Ok(Vec::new()) };
-        let owner = OwnerIdentity::of("example.org/v1", "PodPool", pool);
-        let control = ApiOwnerControl::new::<PodPool>(self.kube.clone(), &owner.key(), &(), ());
-        let mut pods = self.pods.by_index(OWNER, pool.uid());
+        let owner = OwnerIdentity::of(pool);
+        let mut pods = self.pods.by_index(OWNER, pool.uid_str());
         pods.extend(self.pods.by_index(OWNER, &orphans(&owner.namespace)));
-        Ok(claim(&owner, &selector, pods, &control).await.into_result()?)
+        Ok(claim(&owner, &selector, pods, &OwnerClient::new(&self.client, pool)).await.into_result()?)
     }
 
     async fn perform(&self, key: &ObjectKey, pool: &PodPool, operation: Operation) -> Result<(), Error> {
@@ -135,17 +129,17 @@ impl<R: Reservations> PodPools<R> {
             Operation::CreatePods(count) => self.create_pods(key, pool, count).await,
             Operation::DeletePods(pods) => self.delete_pods(key, pool, &pods).await,
             Operation::Reserve(seats) => {
-                self.reservations.reserve(pool.uid(), seats).await?;
+                self.reservations.reserve(pool.uid_str(), seats).await?;
                 let reservation = Reservation { seats, at: self.clock.now() };
-                let old = self.reserved().insert(pool.uid().to_owned(), reservation);
+                let old = self.reserved().insert(pool.uid_str().to_owned(), reservation);
                 if old.is_none_or(|old| old.seats != seats) {
                     self.event(pool, EventType::Normal, "Reserved", format!("Reserved {seats} seats"));
                 }
                 Ok(())
             }
             Operation::Release => {
-                self.reservations.release(pool.uid()).await?;
-                self.reserved().remove(pool.uid());
+                self.reservations.release(pool.uid_str()).await?;
+                self.reserved().remove(pool.uid_str());
                 Ok(())
             }
         }
@@ -154,7 +148,7 @@ impl<R: Reservations> PodPools<R> {
     /// Creates `count` pods. Names of earlier requests whose outcome is unknown are repeated first, so that no pod is created
     /// twice.
     async fn create_pods(&self, key: &ObjectKey, pool: &PodPool, count: usize) -> Result<(), Error> {
-        let uid: Arc<str> = pool.uid().into();
+        let uid: Arc<str> = pool.uid_str().into();
         let base = format!("{}-", key.name);
         let pending = self.own_writes.names.pending(key, &uid).into_iter().map(|(name, _)| name);
         let new = std::iter::repeat_with(|| generate_name(&*self.random, &base).into());
@@ -199,7 +193,7 @@ impl<R: Reservations> PodPools<R> {
         match created {
             Ok(pod) => {
                 names.remove(key, &name);
-                self.own_writes.created(key, uid, GroupResource::PODS, pod.resource_version(), true);
+                self.own_writes.created(key, uid, GroupResource::PODS, pod.resource_version_str(), true);
                 Ok(())
             }
             Err(error) => {
@@ -251,22 +245,13 @@ impl<R: Reservations> PodPools<R> {
         if present {
             finalizers.push(FINALIZER.to_owned());
         }
-        let metadata = json!({"resourceVersion": pool.resource_version(), "finalizers": finalizers});
+        let metadata = json!({"resourceVersion": pool.resource_version_str(), "finalizers": finalizers});
         self.client.api::<PodPool>().patch(key, &Patch::merge(&json!({ "metadata": metadata }))).await?;
         Ok(())
     }
 
     fn event(&self, pool: &PodPool, type_: EventType, reason: &str, message: String) {
-        let ObjectKey { namespace, name } = pool.key();
-        let regarding = ObjectReference {
-            api_version: PodPool::api_version(&()).into(),
-            kind: PodPool::kind(&()).into(),
-            namespace,
-            name,
-            uid: pool.uid().into(),
-            resource_version: pool.resource_version().to_owned(),
-        };
-        self.recorder.event(&regarding, type_, reason, message);
+        self.recorder.event(&ObjectReference::of(pool), type_, reason, message);
     }
 
     fn reserved(&self) -> std::sync::MutexGuard<'_, HashMap<String, Reservation>> {

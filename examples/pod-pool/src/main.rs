@@ -24,10 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let (clock, random): (Arc<dyn Clock>, Arc<dyn Random>) =
         (Arc::new(RealClock::new()), Arc::new(SeededRandom::from_entropy()));
-    let client = Client::try_default().await?;
-    let clients = kcm::kube::clients(client.clone());
+    let clients = kcm::kube::clients(Client::try_default().await?);
     let options = ProgramOptions::from_env(NAME, "v0.1.0")?;
     let mut manager = Manager::new(options.manager, Dependencies::new(&clients, &clock, &random))?;
-    operator::add_to(&mut manager, client, FakeReservations::default());
+    operator::add_to(&mut manager, FakeReservations::default());
     Ok(manager.run_until_signal().await?)
 }

@@ -29,7 +29,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::{
-    plan::{FINALIZER, Operation, Reservation, View, is_cordoned, node, plan, pod},
+    plan::{FINALIZER, Operation, Reservation, View, is_cordoned, node, plan, pod, selects},
     pool::PodPool,
     reservations::{ReservationError, Reservations},
 };
@@ -138,7 +138,7 @@ impl<R: Reservations> Context<R> {
         };
         let mut claimed = Vec::new();
         for pod in pods {
-            let matches = pool.spec.selector.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
+            let matches = selects(pool, &pod);
             let controller = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
             let is_ours = controller.map(|owner| Some(&owner.uid) == uid.as_ref());
             let deleting = |meta: &kube_core::ObjectMeta| meta.deletion_timestamp.is_some();

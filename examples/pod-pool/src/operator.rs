@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kcm::{
     expectations::{GroupResource, ReadVersion},
     prelude::*,
+    runtime::owner_of,
 };
-use kube_client::Client;
 
 use crate::{
     controller::{NAME, NODE, OWNER, PodPools, orphans},
-    plan::node,
+    plan::{node, selects},
     pool::PodPool,
     reservations::Reservations,
 };
@@ -21,7 +21,7 @@ use crate::{
 /// # Panics
 ///
 /// Outside of a Tokio runtime.
-pub fn add_to<R: Reservations>(manager: &mut Manager, kube: Client, reservations: R) {
+pub fn add_to<R: Reservations>(manager: &mut Manager, reservations: R) {
     let pools = manager.informer::<PodPool>(ListParams::default());
     let nodes = manager.informer::<Node>(ListParams::default());
     let pods = manager.informer::<Pod>(ListParams::default());
@@ -34,15 +34,20 @@ pub fn add_to<R: Reservations>(manager: &mut Manager, kube: Client, reservations
     let (context, store) = (manager.context(), pods.store());
     let version: ReadVersion = Arc::new(move || store.last_sync_resource_version());
     let own_writes = Arc::new(OwnWrites::new(context.clock(), [(GroupResource::PODS, version)]));
-    let (on_node, orphaned) = (pods.store(), pools.store());
+    let (on_node, owners, adopters) = (pods.store(), pools.store(), pools.store());
     let client = context.client(NAME);
     let controller = context
         .controller(NAME)
         .reconciles(Watch::new(&pools).when(predicate::resource_version_changed()))
-        .owns(Watch::new(&pods).orphans(|pod| &pod.metadata.labels, move |pod| adopters(&orphaned, pod)))
+        .owns(Watch::new(&pods).orphans(
+            |pod| &pod.metadata.labels,
+            move |pod| {
+                adopters.list().iter().filter(|pool| selects(pool, pod)).map(|pool| pool.key()).collect()
+            },
+        ))
         .watches(&nodes, move |node| {
             let pods = on_node.by_index(NODE, &node.key().name);
-            pods.iter().filter_map(|pod| pod.controller_key()).collect::<Vec<_>>()
+            pods.iter().filter_map(|pod| Some(owner_of(&owners, &**pod)?.key())).collect::<Vec<_>>()
         })
         .own_writes(Arc::clone(&own_writes))
         .workers(4)
@@ -55,18 +60,8 @@ pub fn add_to<R: Reservations>(manager: &mut Manager, kube: Client, reservations
             reserved: Default::default(),
             recorder: context.recorder(&client, NAME),
             client,
-            kube,
             clock: context.clock(),
             random: context.random(),
         });
     manager.add(controller);
-}
-
-/// Returns the pools that may adopt a pod.
-fn adopters(pools: &Store<PodPool>, pod: &Pod) -> Vec<ObjectKey> {
-    let matches =
-        |pool: &PodPool| pool.spec.selector.iter().all(|(key, value)| pod.label(key) == Some(value));
-    let pools = pools.list();
-    let pools = pools.iter().filter(|pool| pool.key().namespace == pod.key().namespace && matches(pool));
-    pools.map(|pool| pool.key()).collect()
 }

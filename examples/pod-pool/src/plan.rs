@@ -192,6 +192,13 @@ pub fn node(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
+/// `true` if the pool manages the pod, or adopts it if the pod has no controller.
+pub fn selects(pool: &PodPool, pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    let has = |(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value);
+    pool.metadata.namespace == pod.metadata.namespace && pool.spec.selector.iter().all(has)
+}
+
 /// `true` if the node takes no new pods.
 pub fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)

@@ -1,29 +1,25 @@
 //! The whole operator: with the embedded API server in simulated time, and with etcd and kube-apiserver if
 //! `KUBEBUILDER_ASSETS` names a folder with them.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{env, fs, io::Write as _, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
-use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        core::v1::{Event, Namespace, Service},
-        policy::v1::PodDisruptionBudget,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Service},
+    policy::v1::PodDisruptionBudget,
 };
 use kcm::{
     client::{ApiResource, ClientOptions, RateLimit, Request, Server, UserAgent},
-    clock::{RealClock, SeededRandom, SimulatedClock, Timestamp},
+    clock::RealClock,
     manager::{Dependencies, InformerSync, LeaderElectionSettings, Settings},
     prelude::*,
 };
-use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_stories::external::{Authorization, ControlPlane};
-use kube_core::{CustomResourceExt, DynamicObject, ResourceExt, TypeMeta};
+use kcm_testing::{TestEnv, TestEnvBuilder};
+use kube_core::{DynamicObject, ResourceExt, TypeMeta};
 use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio_util::sync::CancellationToken;
 use website_operator::{
     controller::NAME,
     dns::FakeDns,
@@ -33,64 +29,45 @@ use website_operator::{
 
 const LIMIT: RateLimit = RateLimit { qps: 1000.0, burst: 1000 };
 
-fn options(clock: &Arc<dyn Clock>) -> ClientOptions {
-    ClientOptions::new(UserAgent::new("website-operator", "v0.1.0", ""), Arc::clone(clock))
+fn website(replicas: i32) -> Website {
+    let (host, image) = ("shop.example.org".to_owned(), "nginx:1".to_owned());
+    Website::new("web", WebsiteSpec { host, image, replicas })
 }
 
-struct TestEnv {
-    clients: ClientFactory,
-    api: ApiClient,
-    clock: Arc<dyn Clock>,
+#[tokio::test(start_paused = true)]
+async fn website_has_a_deployment() {
+    let env = TestEnv::builder().crd::<Website>().start().await;
+    let mut manager = env.manager("website-operator");
+    operator::add_to(&mut manager, Arc::new(FakeDns::default()));
+    let _operator = env.run(manager);
+    env.api::<Website>().create(&website(2)).await.unwrap();
+    let deployments = env.api::<Deployment>();
+    env.eventually("the Deployment exists", async || deployments.find("web").await.unwrap().is_some()).await;
+}
+
+/// Environment of an operator that elects a leader, with websites in the namespace `shop`.
+struct Shop {
+    env: TestEnv,
     dns: Arc<FakeDns>,
     websites: Api<Website>,
     deployments: Api<Deployment>,
 }
 
-impl TestEnv {
-    /// Creates the CustomResourceDefinition and the namespace `shop`. The namespace `website-operator` must exist.
-    async fn new(clients: ClientFactory, clock: Arc<dyn Clock>) -> Self {
-        let api = clients.client("test", LIMIT);
-        let definitions = api.api::<CustomResourceDefinition>();
-        let name = definitions.create(&Website::crd()).await.unwrap().name_any();
-        create_namespace(&api, "shop").await;
-        let websites = api.api::<Website>().namespaced("shop");
-        let deployments = api.api::<Deployment>().namespaced("shop");
-        let env = Self { clients, api, clock, dns: Arc::default(), websites, deployments };
-        env.eventually("the definition is established", async || {
-            let definition = env.api.api::<CustomResourceDefinition>().get(&name).await.unwrap();
-            let conditions = definition.status.and_then(|status| status.conditions).unwrap_or_default();
-            conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
-        })
-        .await;
-        env
+impl Shop {
+    async fn new(builder: TestEnvBuilder) -> Self {
+        let env = builder.crd::<Website>().namespace("shop").namespace("website-operator").start().await;
+        let (websites, deployments) = (env.api(), env.api());
+        Self { env, dns: Arc::default(), websites, deployments }
     }
 
-    fn operator(&self) -> Manager {
-        self.operator_with(InformerSync::default())
-    }
-
-    fn operator_with(&self, informer_sync: InformerSync) -> Manager {
+    fn operator(&self, dependencies: Dependencies) -> Manager {
         let settings = Settings {
             leader_election: Some(LeaderElectionSettings::new("website-operator", NAME)),
             ..Settings::new(NAME)
         };
-        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-        let dependencies =
-            Dependencies { informer_sync, ..Dependencies::new(&self.clients, &self.clock, &random) };
         let mut manager = Manager::new(settings, dependencies).unwrap();
         operator::add_to(&mut manager, Arc::clone(&self.dns) as _);
         manager
-    }
-
-    /// Waits until `reached`.
-    async fn eventually(&self, what: &str, reached: impl AsyncFn() -> bool) {
-        for _ in 0..600 {
-            if reached().await {
-                return;
-            }
-            self.clock.sleep(Duration::from_millis(50)).await;
-        }
-        panic!("not within 30 s: {what}");
     }
 
     async fn website(&self) -> Website {
@@ -99,7 +76,7 @@ impl TestEnv {
 
     /// Waits until the website satisfies `reached`.
     async fn reaches(&self, what: &str, reached: impl Fn(&Website) -> bool) {
-        self.eventually(what, async || reached(&self.website().await)).await;
+        self.env.eventually(what, async || reached(&self.website().await)).await;
     }
 
     async fn replicas(&self) -> Option<i32> {
@@ -108,16 +85,14 @@ impl TestEnv {
 
     /// A website from its creation to its deletion.
     async fn lifecycle(&self) {
-        let spec =
-            WebsiteSpec { host: "shop.example.org".to_owned(), image: "nginx:1".to_owned(), replicas: 2 };
-        let website = self.websites.create(&Website::new("web", spec)).await.unwrap();
+        let website = self.websites.create(&website(2)).await.unwrap();
         self.reaches("the website is observed", |website| is_observed(website, 1)).await;
         let deployment = self.deployments.get("web").await.unwrap();
         assert_eq!(deployment.spec.unwrap().replicas, Some(2));
         assert_eq!(deployment.metadata.owner_references.unwrap()[0].uid, website.uid().unwrap());
-        let services = self.api.api::<Service>().namespaced("shop");
+        let services = self.env.api::<Service>();
         assert!(services.find("web").await.unwrap().is_some());
-        let budgets = self.api.api::<PodDisruptionBudget>().namespaced("shop");
+        let budgets = self.env.api::<PodDisruptionBudget>();
         assert!(budgets.find("web").await.unwrap().is_some());
         assert_eq!(self.dns.hosts(), ["shop.example.org"]);
         assert!(!has(&self.website().await, "Available", "True"));
@@ -137,7 +112,7 @@ impl TestEnv {
 
         let drift = Patch::merge(&json!({"spec": {"replicas": 1}}));
         self.deployments.patch("web", &drift).await.unwrap();
-        self.eventually("the Deployment is restored", async || self.replicas().await == Some(3)).await;
+        self.env.eventually("the Deployment is restored", async || self.replicas().await == Some(3)).await;
 
         let rejected = Patch::merge(&json!({"spec": {"host": "shop.invalid"}}));
         self.websites.patch("web", &rejected).await.unwrap();
@@ -147,30 +122,24 @@ impl TestEnv {
         self.reaches("the host is published", |website| has(website, "HostPublished", "True")).await;
 
         self.websites.delete("web", &DeleteOptions::default()).await.unwrap();
-        self.eventually("the website is deleted", async || {
-            self.websites.find("web").await.unwrap().is_none()
-        })
-        .await;
+        self.env
+            .eventually("the website is deleted", async || self.websites.find("web").await.unwrap().is_none())
+            .await;
         assert_eq!(self.dns.hosts(), [""; 0]);
 
-        self.eventually("events are written", async || {
-            let events =
-                self.api.api::<Event>().namespaced("shop").list(&ListParams::default()).await.unwrap();
-            let about = |reason: &str| {
-                events.items.iter().any(|event| {
-                    event.involved_object.name.as_deref() == Some("web")
-                        && event.reason.as_deref() == Some(reason)
-                })
-            };
-            about("Applied") && about("Published") && about("Withdrawn") && about("ProviderFailed")
-        })
-        .await;
+        self.env
+            .eventually("events are written", async || {
+                let events = self.env.api::<Event>().list(&ListParams::default()).await.unwrap();
+                let about = |reason: &str| {
+                    events.items.iter().any(|event| {
+                        event.involved_object.name.as_deref() == Some("web")
+                            && event.reason.as_deref() == Some(reason)
+                    })
+                };
+                about("Applied") && about("Published") && about("Withdrawn") && about("ProviderFailed")
+            })
+            .await;
     }
-}
-
-async fn create_namespace(api: &ApiClient, name: &str) {
-    let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-    api.api::<Namespace>().create(&namespace).await.unwrap();
 }
 
 /// Creates the objects in `deploy/rbac.yaml`.
@@ -200,65 +169,43 @@ fn has(website: &Website, type_: &str, status: &str) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == status)
 }
 
-/// API server in this process, with simulated time.
-async fn embedded() -> (Arc<ApiServer>, TestEnv) {
-    let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
-    let server = ApiServer::new(ApiServerConfig {
-        clock: Arc::clone(&clock),
-        random: Arc::new(SeededRandom::new(1)),
-        ..ApiServerConfig::default()
-    });
-    let clients = ClientFactory::in_process(server.service(), options(&clock));
-    create_namespace(&clients.client("test", LIMIT), "website-operator").await;
-    let env = TestEnv::new(clients, clock).await;
-    (server, env)
-}
-
 #[tokio::test(start_paused = true)]
 async fn lifecycle_on_the_embedded_server() {
-    let (_server, env) = embedded().await;
-    let stop = CancellationToken::new();
-    let operator = tokio::spawn(env.operator().run(stop.clone()));
-    env.lifecycle().await;
-    stop.cancel();
-    operator.await.unwrap().unwrap();
+    let shop = Shop::new(TestEnv::builder()).await;
+    let operator = shop.env.run(shop.operator(shop.env.dependencies()));
+    shop.lifecycle().await;
+    operator.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn settled_website_is_not_written() {
-    let (server, env) = embedded().await;
-    let stop = CancellationToken::new();
-    let operator = tokio::spawn(env.operator().run(stop.clone()));
-    let spec = WebsiteSpec { host: "shop.example.org".to_owned(), image: "nginx:1".to_owned(), replicas: 0 };
-    env.websites.create(&Website::new("web", spec)).await.unwrap();
-    env.reaches("the website is observed", |website| is_observed(website, 1)).await;
-    env.clock.sleep(Duration::from_secs(10)).await;
-    let (before, revision) = (env.website().await, server.revision());
-    env.clock.sleep(Duration::from_secs(3600)).await;
-    assert_eq!(env.website().await, before);
+    let shop = Shop::new(TestEnv::builder()).await;
+    let operator = shop.env.run(shop.operator(shop.env.dependencies()));
+    shop.websites.create(&website(0)).await.unwrap();
+    shop.reaches("the website is observed", |website| is_observed(website, 1)).await;
+    shop.env.advance(Duration::from_secs(10)).await;
+    let (before, revision) = (shop.website().await, shop.env.server().revision());
+    shop.env.advance(Duration::from_secs(3600)).await;
+    assert_eq!(shop.website().await, before);
     // Only the Lease is renewed, every 2 s.
-    assert!(server.revision() - revision <= 1805, "{} writes in an hour", server.revision() - revision);
-    stop.cancel();
-    operator.await.unwrap().unwrap();
+    let writes = shop.env.server().revision() - revision;
+    assert!(writes <= 1805, "{writes} writes in an hour");
+    operator.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn standby_takes_over() {
-    let (_server, env) = embedded().await;
-    let (stop, stop_standby) = (CancellationToken::new(), CancellationToken::new());
-    let leader = tokio::spawn(env.operator().run(stop.clone()));
-    env.clock.sleep(Duration::from_secs(1)).await;
+    let shop = Shop::new(TestEnv::builder()).await;
+    let leader = shop.env.run(shop.operator(shop.env.dependencies()));
+    shop.env.advance(Duration::from_secs(1)).await;
     let caches = InformerSync::default();
-    let standby = tokio::spawn(env.operator_with(caches.clone()).run(stop_standby.clone()));
-    env.eventually("the standby has caches", async || caches.check().is_ok()).await;
-    stop.cancel();
-    leader.await.unwrap().unwrap();
-    let spec = WebsiteSpec { host: "shop.example.org".to_owned(), image: "nginx:1".to_owned(), replicas: 1 };
-    env.websites.create(&Website::new("web", spec)).await.unwrap();
-    env.reaches("the standby reconciles", |website| is_observed(website, 1)).await;
-    stop_standby.cancel();
-    standby.await.unwrap().unwrap();
+    let dependencies = Dependencies { informer_sync: caches.clone(), ..shop.env.dependencies() };
+    let standby = shop.env.run(shop.operator(dependencies));
+    shop.env.eventually("the standby has caches", async || caches.check().is_ok()).await;
+    leader.stop().await.unwrap();
+    shop.websites.create(&website(1)).await.unwrap();
+    shop.reaches("the standby reconciles", |website| is_observed(website, 1)).await;
+    standby.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,13 +230,11 @@ async fn lifecycle_on_kube_apiserver() {
     let kubeconfig = folder.path().join("operator.kubeconfig");
     fs::write(&kubeconfig, account.to_string()).unwrap();
     create_roles(&admin.client("test", LIMIT)).await;
-    let mut env = TestEnv::new(admin, Arc::clone(&clock)).await;
-    env.clients = connect(kubeconfig.clone(), &clock).await;
-    let stop = CancellationToken::new();
-    let operator = tokio::spawn(env.operator().run(stop.clone()));
-    env.lifecycle().await;
-    stop.cancel();
-    operator.await.unwrap().unwrap();
+    let shop = Shop::new(TestEnv::builder().cluster(admin, Arc::clone(&clock))).await;
+    let clients = connect(kubeconfig.clone(), &clock).await;
+    let operator = shop.env.run(shop.operator(Dependencies { clients, ..shop.env.dependencies() }));
+    shop.lifecycle().await;
+    operator.stop().await.unwrap();
 
     // The program, with a secure port.
     let address = kcm_testkit::unused_address();
@@ -311,7 +256,8 @@ async fn lifecycle_on_kube_apiserver() {
     let admin =
         connect(user("port-admin", json!({"token": "admintoken"})), &clock).await.client("test", LIMIT);
     let anonymous = connect(user("port-anonymous", json!({})), &clock).await.client("test", LIMIT);
-    env.eventually("the program is ready", async || admin.send(&Request::get("/readyz")).await.is_ok()).await;
+    let ready = async || admin.send(&Request::get("/readyz")).await.is_ok();
+    shop.env.eventually("the program is ready", ready).await;
     let metrics = admin.send(&Request::get("/metrics")).await.unwrap();
     assert!(String::from_utf8_lossy(&metrics).contains("workqueue_depth{name=\"website\"} 0"));
     assert!(anonymous.send(&Request::get("/healthz")).await.is_ok());
@@ -321,5 +267,6 @@ async fn lifecycle_on_kube_apiserver() {
 
 async fn connect(kubeconfig: PathBuf, clock: &Arc<dyn Clock>) -> ClientFactory {
     let server = Server::Kubeconfig { path: kubeconfig, master: None };
-    ClientFactory::connect(server, options(clock)).await.unwrap()
+    let options = ClientOptions::new(UserAgent::new(NAME, "v0.1.0", ""), Arc::clone(clock));
+    ClientFactory::connect(server, options).await.unwrap()
 }

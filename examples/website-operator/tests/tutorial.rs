@@ -1,4 +1,4 @@
-//! `docs/tutorial.md`: its code blocks are excerpts of this crate, which is compiled and tested.
+//! `docs/tutorial.md`: its code blocks are excerpts of this crate, which is compiled and tested. So is the test in two READMEs.
 //!
 //! A comment before a block names the file and the items of the excerpt: `<!-- src/plan.rs: pub fn plan, fn owned -->`.
 //! Without items the block is the whole file. `UPDATE_TUTORIAL=1` writes the blocks.
@@ -15,8 +15,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join("docs/tutorial.md")
+/// Pages with excerpts, from the root of the tree.
+const PAGES: [&str; 3] = ["docs/tutorial.md", "README.md", "crates/sandbox/testing/README.md"];
+
+fn page(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn tutorial() -> String {
+    fs::read_to_string(page(PAGES[0])).unwrap()
 }
 
 /// Returns the page with the excerpts that its comments name.
@@ -65,15 +72,17 @@ fn item(lines: &[&str], name: &str) -> Option<String> {
 
 #[test]
 fn blocks_are_excerpts_of_this_crate() {
-    let text = fs::read_to_string(page()).unwrap();
-    let written = with_excerpts(&text);
-    if env::var_os("UPDATE_TUTORIAL").is_some() {
-        fs::write(page(), &written).unwrap();
-    } else {
-        assert!(
-            written == text,
-            "run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial excerpts"
-        );
+    for path in PAGES {
+        let text = fs::read_to_string(page(path)).unwrap();
+        let written = with_excerpts(&text);
+        if env::var_os("UPDATE_TUTORIAL").is_some() {
+            fs::write(page(path), &written).unwrap();
+        } else {
+            assert!(
+                written == text,
+                "{path}: run UPDATE_TUTORIAL=1 cargo test -p website-operator --test tutorial excerpts"
+            );
+        }
     }
 }
 
@@ -103,7 +112,7 @@ fn manifest_has_the_dependencies_of_this_crate() {
 
 /// Returns the blocks of a language.
 fn blocks(language: &str) -> Vec<String> {
-    let text = fs::read_to_string(page()).unwrap();
+    let text = tutorial();
     let fence = format!("\n```{language}\n");
     text.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
 }

@@ -13,7 +13,9 @@ use kcm::{
     manager::{Dependencies, LeaderElectionSettings, Settings},
     prelude::*,
 };
-use kcm_apiserver::{ListOptions, Object, Resource, WatchCacheLag, WatchEvent, WatchStart};
+use kcm_apiserver::{
+    ListOptions, Object, PatchType, Resource, WatchCacheLag, WatchEvent, WatchStart, WriteOptions,
+};
 use kcm_testing::{AuditEvent, RunningManager, TestEnv};
 use kube_client::{Client, client::Body};
 use pod_pool::{
@@ -121,10 +123,10 @@ impl Cluster {
                     rate_limit: RateLimit::UNLIMITED,
                     ..Settings::new(NAME)
                 };
-                let clients = kcm::kube::clients(client.clone());
+                let clients = kcm::kube::clients(client);
                 let dependencies = Dependencies::new(&clients, self.env.clock(), self.env.random());
                 let mut manager = Manager::new(settings, dependencies).unwrap();
-                operator::add_to(&mut manager, client, reservations);
+                operator::add_to(&mut manager, reservations);
                 Running::Kcm(self.env.run(manager))
             }
             Operator::KubeRuntime(reads) => {
@@ -149,9 +151,11 @@ impl Cluster {
         self.env.api::<PodPool>().create(&PodPool::new("web", spec)).await.unwrap();
     }
 
-    pub(crate) async fn scale(&self, replicas: u32) {
-        let patch = Patch::merge(&json!({"spec": {"replicas": replicas}}));
-        self.env.api::<PodPool>().patch("web", &patch).await.unwrap();
+    pub(crate) fn scale(&self, replicas: u32) {
+        let server = self.env.server();
+        let pools = server.resource("example.org", "podpools").unwrap();
+        let patch = json!({"spec": {"replicas": replicas}});
+        server.patch(pools, "shop", "web", None, PatchType::Merge, patch, &WriteOptions::default()).unwrap();
     }
 
     pub(crate) async fn cordon(&self, node: &str) {
@@ -172,11 +176,6 @@ impl Cluster {
     /// All pods of the namespace.
     pub(crate) fn pods(&self) -> Vec<Arc<Object>> {
         self.env.server().list(Resource::PODS, Some("shop"), &ListOptions::default()).unwrap().items
-    }
-
-    /// Pods that are not being deleted.
-    pub(crate) fn active(&self) -> Vec<Arc<Object>> {
-        self.pods().into_iter().filter(|pod| !pod.is_deleting()).collect()
     }
 
     /// Pool as the API server stores it. `None` if it does not exist.

@@ -47,7 +47,7 @@ async fn run(operator: Operator) -> Outcome {
         "POST /api/v1/**/pods delay=5ms",
         "POST /api/v1/**/pods 409 every=100",
         "POST /api/v1/**/pods late:0s every=70",
-        "PATCH /apis/example.org/** 409 every=5 agent=kube*",
+        "PATCH /apis/example.org/** 409 every=5",
     ];
     let faults = faults.map(|fault| cluster.env.fault(fault));
     cluster.create_pool(500).await;
@@ -60,7 +60,7 @@ async fn run(operator: Operator) -> Outcome {
     cluster.env.advance(10 * MINUTE).await;
 
     for replicas in [200, 400] {
-        cluster.scale(replicas).await;
+        cluster.scale(replicas);
         cluster.env.advance(5 * MINUTE).await;
     }
     outcome.orphans =

@@ -15,9 +15,9 @@ async fn scales_up_and_down() {
     cluster.create_pool(500).await;
     cluster.settles(500).await;
     assert_eq!(cluster.reservations.seats(), [500]);
-    cluster.scale(100).await;
+    cluster.scale(100);
     cluster.settles(100).await;
-    cluster.scale(250).await;
+    cluster.scale(250);
     cluster.settles(250).await;
     let history = cluster.history.lock().unwrap();
     assert_eq!((history.created, history.most), (650, 500));
