@@ -53,7 +53,7 @@ mod written_objects;
 
 pub use consistency::{ConsistencyStore, GroupResource, NotReady, ReadVersion};
 pub use counting::{ControllerExpectations, EXPECTATIONS_TIMEOUT};
-pub use own_writes::OwnWrites;
+pub use own_writes::{DeletedObject, OwnWrites};
 pub use pending_names::{Attempts, NextStep, PendingNames};
 pub use uid_tracking::UidTrackingExpectations;
 pub use written_objects::WrittenObjects;

@@ -1,6 +1,11 @@
 //! All records of a controller's own writes.
 
-use std::sync::Arc;
+use std::{
+    borrow::Borrow,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use kcm_clock::Clock;
 use kcm_meta::{Object, ObjectKey};
@@ -10,13 +15,58 @@ use crate::{
     WrittenObjects,
 };
 
+/// Object whose deletion is expected.
+///
+/// DEVIATION: it is identified by its UID, and not by namespace and name as upstream: another object of the same name is not
+/// awaited.
+#[derive(Debug, Clone)]
+pub struct DeletedObject {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// UID.
+    pub uid: Arc<str>,
+}
+
+impl DeletedObject {
+    /// Returns the identity of `object`.
+    pub fn of(object: &impl Object) -> Self {
+        Self { key: object.key(), uid: object.uid_str().into() }
+    }
+}
+
+impl PartialEq for DeletedObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+}
+
+impl Eq for DeletedObject {}
+
+impl Hash for DeletedObject {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.uid.hash(state);
+    }
+}
+
+impl Borrow<str> for DeletedObject {
+    fn borrow(&self) -> &str {
+        &self.uid
+    }
+}
+
+impl fmt::Display for DeletedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
 /// Own writes of one controller, by the key of the object that it syncs.
 ///
 /// The [crate documentation](crate) has the order of the calls. All methods are short and do not wait.
 #[derive(Debug)]
 pub struct OwnWrites {
     /// Creations and deletions that events have not reported.
-    pub expectations: UidTrackingExpectations<ObjectKey, ObjectKey>,
+    pub expectations: UidTrackingExpectations<ObjectKey, DeletedObject>,
     /// Resource versions of written objects.
     pub versions: ConsistencyStore,
     /// Names of creations without a known result.
@@ -88,11 +138,11 @@ impl OwnWrites {
         self.expectations.creation_observed(owner);
     }
 
-    /// Records that the deletion of an object of `owner` has started or ended, or that `owner` has released it.
+    /// Records that the deletion of the object of `owner` with this UID has started or ended, or that `owner` has released it.
     ///
     /// A deletion starts when the deletion timestamp is set: the object is replaced without waiting for its grace period.
-    pub fn observe_deletion(&self, owner: &ObjectKey, object: &ObjectKey) {
-        self.expectations.deletion_observed(owner, object);
+    pub fn observe_deletion(&self, owner: &ObjectKey, uid: &str) {
+        self.expectations.deletion_observed(owner, uid);
     }
 
     /// Records that the owner at `key` with this UID was deleted.
@@ -113,13 +163,14 @@ impl OwnWrites {
     /// Records that the objects of type `K` were listed again. Returns the keys to sync: an object that was created and
     /// deleted between two lists has no event.
     ///
-    /// Expected deletions of objects that the cache does not contain are observed. The last known state of an object that was
+    /// `is_cached` returns `true` if the cache contains the object with this key and UID. Expected deletions of other objects are
+    /// observed. The last known state of an object that was
     /// adopted between two lists has no owner.
-    pub fn observe_relist<K: Object>(&self, is_cached: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
+    pub fn observe_relist<K: Object>(&self, is_cached: impl Fn(&ObjectKey, &str) -> bool) -> Vec<ObjectKey> {
         let mut owners = self.expectations.unfulfilled();
         for owner in &owners {
             for object in self.expectations.pending_deletions(owner) {
-                if !is_cached(&object) {
+                if !is_cached(&object.key, &object.uid) {
                     self.expectations.deletion_observed(owner, &object);
                 }
             }

@@ -1,6 +1,6 @@
 //! Expected deletions by object.
 
-use std::{collections::HashSet, fmt::Display, hash::Hash, sync::Arc, time::Duration};
+use std::{borrow::Borrow, collections::HashSet, fmt::Display, hash::Hash, sync::Arc, time::Duration};
 
 use dashmap::{DashMap, Entry};
 use kcm_clock::Clock;
@@ -10,7 +10,8 @@ use crate::{ControllerExpectations, Key};
 
 /// [`ControllerExpectations`] that count each expected deletion once, and no other deletions.
 ///
-/// `D` identifies the deleted object. Upstream uses `namespace/name`, despite the name of the type (US-3.1).
+/// `D` identifies the deleted object. Upstream uses `namespace/name`, despite the name of the type (US-3.1);
+/// [`OwnWrites`](crate::OwnWrites) uses UIDs.
 ///
 /// Upstream counterpart: `controller.UIDTrackingControllerExpectations`.
 ///
@@ -88,7 +89,10 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
     }
 
     /// Lowers the expected deletions by one if `deleted` is expected and was not observed yet.
-    pub fn deletion_observed(&self, key: &K, deleted: &D) {
+    pub fn deletion_observed<Q: Eq + Hash + ?Sized>(&self, key: &K, deleted: &Q)
+    where
+        D: Borrow<Q>,
+    {
         if let Some(mut expected) = self.deletions.get_mut(key)
             && expected.remove(deleted)
         {

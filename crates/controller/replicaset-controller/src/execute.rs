@@ -7,7 +7,7 @@ use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicaSetStatus};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{PodControl, ReplicaSetControl};
 use kcm_events::EventType;
-use kcm_expectations::OwnWrites;
+use kcm_expectations::{DeletedObject, OwnWrites};
 use tracing::{debug, trace};
 
 use crate::{
@@ -66,7 +66,9 @@ impl Executor {
         deletions: &[PodDeletion],
     ) -> Performed {
         let key = owner.key();
-        let pods = deletions.iter().map(|deletion| deletion.pod.key.clone());
+        let pods = deletions
+            .iter()
+            .map(|PodDeletion { pod, .. }| DeletedObject { key: pod.key.clone(), uid: Arc::clone(&pod.uid) });
         self.own_writes.expectations.expect_deletions(&key, pods);
         for ratio in deletions.iter().filter_map(|deletion| deletion.age_ratio) {
             self.metrics.sorting_deletion_age_ratio(ratio);
@@ -96,7 +98,7 @@ impl Executor {
             return Ok(());
         };
         // The event of the deletion may have been handled before the expectation was set.
-        self.own_writes.expectations.deletion_observed(owner, pod);
+        self.own_writes.expectations.deletion_observed(owner, &*deletion.pod.uid);
         if error.is_not_found() {
             trace!(%pod, "Pod has already been deleted");
             return Ok(());

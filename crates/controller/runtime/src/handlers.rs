@@ -153,7 +153,7 @@ fn observe<K: Object>(
 ) {
     let deleted = |owner: Option<&ObjectKey>, object: &K| {
         if let Some(owner) = owner {
-            own_writes.observe_deletion(owner, &object.key());
+            own_writes.observe_deletion(owner, object.uid_str());
         }
     };
     let added = |object: &K| match owner {
@@ -229,7 +229,10 @@ impl<K: Object, P: Object> Mapping<K> for Owned<K, P> {
     /// expire, or until the progress deadline.
     fn replaced(&self) {
         let Some(own_writes) = &self.own_writes else { return };
-        for owner in own_writes.observe_relist::<K>(|object| self.objects.read().get(object).is_some()) {
+        let is_cached = |key: &ObjectKey, uid: &str| {
+            self.objects.read().get(key).is_some_and(|object| object.uid_str() == uid)
+        };
+        for owner in own_writes.observe_relist::<K>(is_cached) {
             self.queue.add(owner);
         }
     }

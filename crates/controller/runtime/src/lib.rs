@@ -69,7 +69,7 @@ pub use controller::{Controller, Step};
 #[doc(hidden)]
 pub use handlers::{mapped_handler, owned_handler, primary_handler};
 pub use health::{ControllerHealth, Unhealthy};
-pub use kcm_expectations::{GroupResource, NotReady, OwnWrites};
+pub use kcm_expectations::{DeletedObject, GroupResource, NotReady, OwnWrites};
 pub use kcm_meta::ObjectKey;
 pub use options::KeyQueue;
 pub use owner::owner_of;

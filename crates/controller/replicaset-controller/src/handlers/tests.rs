@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kcm_api::PodControllerRef;
+use kcm_expectations::DeletedObject;
 use kcm_informer::Deleted;
 use serde_json::json;
 
@@ -18,7 +19,7 @@ fn world() -> (World, ReplicaSet, ReplicaSet) {
         changed_replica_set("other", 1, &json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}}));
     for replica_set in [&web, &other] {
         let key = world.add_replica_set(replica_set);
-        world.own_writes.expectations.expect_deletions(&key, [pod("p").key]);
+        world.own_writes.expectations.expect_deletions(&key, [DeletedObject::of(&pod("p"))]);
         world.own_writes.expectations.lower(&key, -1, 0);
     }
     (world, web, other)
@@ -154,7 +155,7 @@ async fn test_deletion_timestamp() {
     assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 0), (1, 1)));
 
     // A deletion that is not expected enqueues the owner.
-    world.own_writes.expectations.expect_deletions(&web.metadata.key(), [mine.key.clone()]);
+    world.own_writes.expectations.expect_deletions(&web.metadata.key(), [DeletedObject::of(&mine)]);
     let second = owned_by(&web, pod("second"));
     updated(&world, second.clone(), newer(going(second)));
     assert_eq!(outcome(&world).await, (queued(&["web"]), (0, 1), (1, 1)));
@@ -259,7 +260,10 @@ async fn test_update_pods() {
         let (now_queued, web, other) = outcome(&world).await;
         assert_eq!(now_queued, queued, "{name}");
         assert_eq!((web, other), ((1, deletions), (1, 1)), "{name}");
-        world.own_writes.expectations.expect_deletions(&ObjectKey::new("default", "web"), [pod("p").key]);
+        world
+            .own_writes
+            .expectations
+            .expect_deletions(&ObjectKey::new("default", "web"), [DeletedObject::of(&pod("p"))]);
         world.own_writes.expectations.lower(&ObjectKey::new("default", "web"), -1, 0);
     }
 }

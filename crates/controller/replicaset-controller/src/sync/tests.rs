@@ -186,9 +186,10 @@ async fn get_pod_keys_are_expected_deletions() {
     let (outcome, _) = sync(&world, &key).await;
     assert_eq!(outcome, Ok(Requeue::Done));
     assert_eq!(expectations(&world, &key), (0, 2));
-    let mut pending = world.own_writes.expectations.pending_deletions(&key);
-    pending.sort();
-    assert_eq!(pending.iter().map(|key| &*key.name).collect::<Vec<_>>(), ["pod-0", "pod-2"]);
+    let pending = world.own_writes.expectations.pending_deletions(&key);
+    let mut pending: Vec<_> = pending.iter().map(|pod| &*pod.key.name).collect();
+    pending.sort_unstable();
+    assert_eq!(pending, ["pod-0", "pod-2"]);
     assert_eq!(world.cluster.take_statuses()[0].status.replicas, 3);
     assert_eq!(world.events.take().len(), 2);
 }

@@ -355,7 +355,7 @@ mod watches {
 }
 
 mod own_changes {
-    use kcm_expectations::{GroupResource, OwnWrites, ReadVersion};
+    use kcm_expectations::{DeletedObject, GroupResource, OwnWrites, ReadVersion};
 
     use super::*;
 
@@ -397,6 +397,11 @@ mod own_changes {
         ObjectKey::new("default", name)
     }
 
+    /// Identity of the object that [`owned`] returns.
+    fn identity(name: &'static str) -> DeletedObject {
+        DeletedObject::of(&thing(name, name))
+    }
+
     /// A list after a restart may contain an object whose deletion has started.
     #[tokio::test]
     async fn added_terminating_object_is_a_deletion() {
@@ -430,7 +435,7 @@ mod own_changes {
         let env = TestEnv::new().await;
         let (controller, own_writes, key) = controller_of_a(&env).await;
         let expectations = &own_writes.expectations;
-        expectations.expect_deletions(&key, [pod("pod")]);
+        expectations.expect_deletions(&key, [identity("pod")]);
         // Another object of the same owner.
         env.secondaries.apply(owned("other", ("a", "uid-a")));
         env.secondaries.delete(&pod("other"));
@@ -440,7 +445,7 @@ mod own_changes {
         assert_eq!(env.processed(&controller).await, ["a"]);
         assert!(expectations.satisfied(&key), "waits for the end of the grace period");
         // The end of the deletion lowers nothing.
-        expectations.expect_deletions(&key, [pod("later")]);
+        expectations.expect_deletions(&key, [identity("later")]);
         env.secondaries.delete(&pod("pod"));
         env.processed(&controller).await;
         assert_eq!(expectations.get(&key), Some((0, 1)));
@@ -451,16 +456,33 @@ mod own_changes {
         let env = TestEnv::new().await;
         let (controller, own_writes, key) = controller_of_a(&env).await;
         let expectations = &own_writes.expectations;
-        expectations.expect_deletions(&key, [pod("pod")]);
+        expectations.expect_deletions(&key, [identity("pod")]);
         env.secondaries.apply(Thing { uid: "pod", ..thing("pod", "pod") });
         env.processed(&controller).await;
         assert!(expectations.satisfied(&key), "released");
         env.secondaries.apply(owned("next", ("a", "uid-a")));
         env.settle().await;
-        expectations.expect_deletions(&key, [pod("next")]);
+        expectations.expect_deletions(&key, [identity("next")]);
         env.secondaries.apply(Thing { uid: "again", ..owned("next", ("a", "uid-a")) });
         env.processed(&controller).await;
         assert!(expectations.satisfied(&key), "deleted and created again");
+    }
+
+    /// An object can be created and deleted before the cache contains the deletion of the former one of its name.
+    #[tokio::test]
+    async fn deletion_of_the_former_object_of_a_name_is_another_one() {
+        let env = TestEnv::new().await;
+        let (controller, own_writes, key) = controller_of_a(&env).await;
+        let expectations = &own_writes.expectations;
+        env.secondaries.apply(Thing { uid: "former", ..owned("pod", ("a", "uid-a")) });
+        env.processed(&controller).await;
+        expectations.expect_deletions(&key, [identity("pod")]);
+        env.secondaries.delete(&pod("pod"));
+        env.processed(&controller).await;
+        assert!(!expectations.satisfied(&key));
+        env.secondaries.apply(Thing { is_terminating: true, ..owned("pod", ("a", "uid-a")) });
+        env.processed(&controller).await;
+        assert!(expectations.satisfied(&key));
     }
 
     /// Time after which expectations have expired.

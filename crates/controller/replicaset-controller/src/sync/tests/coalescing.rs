@@ -39,7 +39,7 @@ async fn new_generation_is_written_without_the_pods_that_it_deletes() {
     assert_eq!(sync(&world, &key).await, (Ok(Requeue::Done), "delete pod-2, delete pod-1".to_owned()));
     for pod in pods_of(&subject, 3).into_iter().skip(1) {
         world.pods.lock().remove(&pod.key, None);
-        world.own_writes.expectations.deletion_observed(&key, &pod.key);
+        world.own_writes.expectations.deletion_observed(&key, &*pod.uid);
     }
     world.catch_up();
     sync(&world, &key).await.0.unwrap();
