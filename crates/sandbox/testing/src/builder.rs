@@ -10,7 +10,10 @@ use kube_core::CustomResourceExt;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{TestEnv, env::Log};
+use crate::{
+    TestEnv,
+    env::{CLIENT, Log},
+};
 
 /// Path of the CustomResourceDefinitions.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -26,6 +29,8 @@ pub struct TestEnvBuilder {
     definitions: Vec<Value>,
     nodes: Option<usize>,
     kubelet: KubeletConfig,
+    #[cfg(feature = "controllers")]
+    controllers: bool,
     seed: u64,
     server: ApiServerConfig,
     cluster: Option<(ClientFactory, Arc<dyn Clock>)>,
@@ -38,6 +43,8 @@ impl TestEnvBuilder {
             definitions: Vec::new(),
             nodes: None,
             kubelet: KubeletConfig::default(),
+            #[cfg(feature = "controllers")]
+            controllers: false,
             seed: 1,
             server: ApiServerConfig::default(),
             cluster: None,
@@ -75,6 +82,12 @@ impl TestEnvBuilder {
         Self { kubelet, ..self }
     }
 
+    /// Runs the controllers of Deployments and ReplicaSets, so that Deployments of the operator get pods.
+    #[cfg(feature = "controllers")]
+    pub fn controllers(self) -> Self {
+        Self { controllers: true, ..self }
+    }
+
     /// Sets the seed of random numbers: UIDs, generated names, jitter. Default: 1.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
@@ -104,7 +117,7 @@ impl TestEnvBuilder {
     ///
     /// If a definition, namespace or node cannot be created, and outside of a Tokio runtime.
     pub async fn start(self) -> TestEnv {
-        let Self { namespaces, definitions, nodes, kubelet, seed, mut server, cluster } = self;
+        let Self { namespaces, definitions, nodes, kubelet, seed, mut server, cluster, .. } = self;
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let log = Arc::new(Log::default());
         let (server, clients, clock) = match cluster {
@@ -122,7 +135,7 @@ impl TestEnvBuilder {
                 (Some(server), clients, clock)
             }
         };
-        let client = clients.client("test", RateLimit::UNLIMITED);
+        let client = clients.client(CLIENT, RateLimit::UNLIMITED);
         for name in &namespaces {
             create_namespace(&client, name).await;
         }
@@ -141,7 +154,18 @@ impl TestEnvBuilder {
             })),
         };
         let namespace = namespaces.into_iter().next().unwrap_or_else(|| "default".to_owned());
-        TestEnv { server, clients, client, clock, random, namespace, log, _components: components }
+        TestEnv {
+            #[cfg(feature = "controllers")]
+            _controllers: self.controllers.then(|| start_controllers(&clients, &clock, &random)),
+            server,
+            clients,
+            client,
+            clock,
+            random,
+            namespace,
+            log,
+            _components: components,
+        }
     }
 }
 
@@ -160,6 +184,16 @@ fn run_components(config: SandboxConfig) -> DropGuard {
     let stopped = stop.clone();
     tokio::spawn(async move { sandbox.run(stopped).await });
     stop.drop_guard()
+}
+
+#[cfg(feature = "controllers")]
+fn start_controllers(
+    clients: &ClientFactory,
+    clock: &Arc<dyn Clock>,
+    random: &Arc<dyn Random>,
+) -> kcm_controller_manager::Controllers {
+    let dependencies = kcm_controller_manager::Dependencies::new(clients, clock, random);
+    kcm_controller_manager::start(&kcm_controller_manager::ManagerConfig::default(), &dependencies)
 }
 
 pub(crate) async fn create_namespace(client: &ApiClient, name: &str) {

@@ -14,6 +14,8 @@ use crate::{TestEnvBuilder, builder};
 const LIMIT: Duration = Duration::from_secs(30);
 /// Interval between two checks of a state.
 const INTERVAL: Duration = Duration::from_millis(50);
+/// Name of the client of the test, and end of its user agent.
+pub(crate) const CLIENT: &str = "test";
 /// Number of refused requests that a failure lists.
 const LISTED: usize = 5;
 
@@ -29,6 +31,8 @@ pub struct TestEnv {
     pub(crate) namespace: String,
     pub(crate) log: Arc<Log>,
     pub(crate) _components: Option<DropGuard>,
+    #[cfg(feature = "controllers")]
+    pub(crate) _controllers: Option<kcm_controller_manager::Controllers>,
 }
 
 /// Requests of the environment, and failures of its managers.
@@ -55,14 +59,16 @@ impl Log {
         self.failures.lock().push(failure);
     }
 
-    /// Failures of managers, and the last refused requests.
+    /// Failures of managers, and the last refused requests of other clients than that of the test.
     fn describe(&self) -> String {
         let mut text = String::new();
         for failure in &*self.failures.lock() {
             let _ = write!(text, "\n  {failure}");
         }
         let requests = self.requests.lock();
-        let refused: Vec<_> = requests.iter().rev().filter(|event| event.code >= 400).take(LISTED).collect();
+        let is_refused =
+            |event: &&AuditEvent| event.code >= 400 && !event.user_agent.ends_with(&format!("/{CLIENT}"));
+        let refused: Vec<_> = requests.iter().rev().filter(is_refused).take(LISTED).collect();
         for AuditEvent { verb, uri, code, failure, .. } in refused.into_iter().rev() {
             let failure = failure.as_ref().map(ToString::to_string).unwrap_or_default();
             let _ = write!(text, "\n  {verb} {uri}: {code} {failure}");
@@ -181,7 +187,8 @@ impl TestEnv {
     ///
     /// # Panics
     ///
-    /// If the state is not reached in time. The message lists failures of managers and the last refused requests.
+    /// If the state is not reached in time. The message lists failures of managers, and the last refused requests of the
+    /// operator.
     #[track_caller]
     pub fn eventually(&self, what: &str, reached: impl AsyncFn() -> bool) -> impl Future<Output = ()> {
         self.within(LIMIT, what, reached)

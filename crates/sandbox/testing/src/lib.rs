@@ -7,6 +7,7 @@
 //! |---|---|
 //! | embedded API server with the CRDs and namespaces of the test | [`TestEnv::builder`] |
 //! | simulated nodes, scheduler, kubelets, garbage collector | [`nodes`](TestEnvBuilder::nodes) |
+//! | controllers of Deployments and ReplicaSets | `controllers` |
 //! | clients | [`api`](TestEnv::api), [`client`](TestEnv::client), [`clients`](TestEnv::clients), `kube_client` |
 //! | operator | `manager` and `run` |
 //! | faults | [`fault`](TestEnv::fault), [`faults`](TestEnv::faults) |
@@ -80,7 +81,8 @@
 //! }
 //! ```
 //!
-//! Methods panic where a test would fail: on invalid definitions and rules, and on requests that are refused.
+//! The methods without a link require a [feature](https://docs.rs/crate/kcm-testing/latest/features): `controllers`,
+//! `kube-client`, or `manager`, which is a default feature. Methods panic where a test would fail: on invalid definitions and rules, and on requests that are refused.
 
 #![warn(missing_debug_implementations)]
 #![expect(clippy::panic, reason = "a failure of the environment fails the test")]

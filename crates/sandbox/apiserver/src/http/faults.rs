@@ -81,14 +81,13 @@ impl Faults {
         self.0.rules.read().iter().map(|rule| rule.applied()).collect()
     }
 
-    /// Ends the open watches whose path matches a pattern, and returns their number. In the pattern, `*` matches within a
-    /// segment and `**` matches anything: `/**` ends all watches, `/**/pods` those of pods.
+    /// Ends the open watches with a matching path, and returns their number. In `path`, `*` matches within a segment and `**`
+    /// matches anything: `/**` ends all watches, `/**/pods` those of pods.
     pub fn cut_watches(&self, path: &str) -> usize {
         let path = Glob(path.to_owned());
-        let watches = self.0.watches.lock();
-        let cut: Vec<_> = watches.open.values().filter(|(open, _)| path.matches(open)).collect();
-        cut.iter().for_each(|(_, end)| end.cancel());
-        cut.len()
+        let mut watches = self.0.watches.lock();
+        let cut = watches.open.extract_if(.., |_, (open, _)| path.matches(open));
+        cut.map(|(_, (_, end))| end.cancel()).count()
     }
 
     /// Returns the faults of a request and updates the counts of the evaluated rules.

@@ -3,9 +3,12 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Namespace, Pod},
+};
 use kcm_apiserver::ApiServerConfig;
-use kcm_client::DeleteOptions;
+use kcm_client::{DeleteOptions, RateLimit};
 use kcm_testing::{KubeletConfig, TestEnv};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -86,6 +89,24 @@ async fn nodes_run_pods_and_collect_garbage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn controllers_make_deployments_available() {
+    let env = TestEnv::builder().nodes(1).controllers().start().await;
+    let labels = json!({"app": "web"});
+    let deployment = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
+        }},
+    }));
+    let deployments = env.api::<Deployment>();
+    deployments.create(&deployment.unwrap()).await.unwrap();
+    env.eventually("the Deployment is available", async || {
+        deployments.get("web").await.unwrap().status.unwrap().available_replicas == Some(3)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn seed_determines_names() {
     let uid = async |seed| {
         let env = TestEnv::builder().seed(seed).start().await;
@@ -98,17 +119,17 @@ async fn seed_determines_names() {
 #[tokio::test(start_paused = true)]
 async fn failure_names_the_state_and_refused_requests() {
     let env = TestEnv::builder().start().await;
-    let waits = env.eventually("the ConfigMap exists", async || {
-        env.api::<ConfigMap>().find("missing").await.unwrap().is_some()
-    });
+    let operator =
+        env.clients().client("operator", RateLimit::DEFAULT).api::<ConfigMap>().namespaced("default");
+    assert!(operator.get("missing").await.is_err());
+    let waits =
+        env.eventually("the ConfigMap exists", async || env.api::<ConfigMap>().get("missing").await.is_ok());
     let panic = AssertUnwindSafe(waits).catch_unwind().await.unwrap_err();
     let message = panic.downcast_ref::<String>().unwrap();
-    let state = "environment.rs";
-    assert!(message.contains(state), "{message}");
-    assert!(message.contains(": not within 30s: the ConfigMap exists\n"), "{message}");
-    let request =
-        "\n  get /api/v1/namespaces/default/configmaps/missing: 404 configmaps \"missing\" not found";
-    assert!(message.contains(request), "{message}");
+    let (place, state) = message.split_once(": ").unwrap();
+    assert!(place.contains("environment.rs:"), "{place}");
+    let request = "get /api/v1/namespaces/default/configmaps/missing: 404 configmaps \"missing\" not found";
+    assert_eq!(state, format!("not within 30s: the ConfigMap exists\n  {request}"));
     assert_eq!(env.clock().monotonic(), Duration::from_secs(30));
 }
 
