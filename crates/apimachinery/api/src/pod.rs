@@ -67,6 +67,31 @@ pub enum Phase {
     Other,
 }
 
+impl Phase {
+    /// Phase with this name. Empty text is [`Pending`](Self::Pending).
+    pub fn from_text(text: &str) -> Self {
+        match text {
+            "Pending" | "" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            "Unknown" => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Annotation with the deletion cost of a pod.
+pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Parses a deletion cost. Invalid values are 0 (US-5.6).
+///
+/// As upstream, a plus sign and leading zeros are invalid. After a minus sign, leading zeros are valid: `-007` is -7.
+pub fn deletion_cost(text: &str) -> i32 {
+    let begins_well = matches!(text.as_bytes(), [b'-' | b'1'..=b'9', ..] | [b'0']);
+    if begins_well { text.parse().unwrap_or(0) } else { 0 }
+}
+
 /// Failure for which a container waits, from `state.waiting.reason` of its status.
 ///
 /// The controllers do not use it. Metrics of stuck rollouts do.

@@ -140,6 +140,11 @@ impl fmt::Display for ApiResource {
 /// ```
 ///
 /// Upstream counterpart: `runtime.Scheme`, which maps Go types to kinds.
+#[diagnostic::on_unimplemented(
+    message = "the resource of `{Self}` is not known at compile time",
+    note = "types of k8s-openapi and custom resources implement `Kind` if the feature `kube` of `kcm`, or of each `kcm-…` crate in use, is enabled",
+    note = "for a `DynamicObject`, pass its `ApiResource`, as to `ApiClient::api_for`"
+)]
 pub trait Kind: Object {
     /// State for decoding that objects of one list or watch share: [`JsonDecoder`] if there is none.
     type Decoder: Default + Send + Sync + 'static;

@@ -13,6 +13,10 @@ use crate::ObjectKey;
 /// Upstream counterpart: `metav1.Object`, as far as caches and controllers use it.
 ///
 /// [`kube_core::Resource`]: https://docs.rs/kube-core/latest/kube_core/trait.Resource.html
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not known as an object of Kubernetes",
+    note = "types of kube-rs and k8s-openapi implement `Object` if the feature `kube` of `kcm`, or of each `kcm-…` crate in use, is enabled; they must be `Send + Sync + 'static`"
+)]
 pub trait Object: Send + Sync + 'static {
     /// Returns the namespace and name.
     ///

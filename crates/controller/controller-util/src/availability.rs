@@ -1,17 +1,19 @@
 //! Availability of pods: ready for `minReadySeconds`.
 
-use std::{borrow::Borrow, time::Duration};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kcm_api::Pod;
+use kcm_api::Ready;
+
+use crate::PodView;
 
 /// Returns `true` if `pod` has been ready for at least `min_ready_seconds` at `now`.
 ///
 /// Upstream counterpart: `podutil.IsPodAvailable`.
-pub fn is_pod_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    pod.ready.is_ready
-        && (min_ready_seconds == 0
-            || pod.ready.since.is_some_and(|since| since.age(now) >= seconds(min_ready_seconds)))
+pub fn is_pod_available<P: PodView>(pod: &P, min_ready_seconds: i32, now: Timestamp) -> bool {
+    let Ready { is_ready, since } = pod.readiness();
+    is_ready
+        && (min_ready_seconds == 0 || since.is_some_and(|since| since.age(now) >= seconds(min_ready_seconds)))
 }
 
 /// Returns the time until `pod` becomes available if its state does not change.
@@ -22,11 +24,16 @@ pub fn is_pod_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bo
 /// Returns `None` if the pod is available, is not ready, or has no time of readiness.
 ///
 /// Upstream counterpart: `nextPodAvailabilityCheck`.
-pub fn next_pod_availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
-    if !pod.ready.is_ready || min_ready_seconds <= 0 {
+pub fn next_pod_availability<P: PodView>(
+    pod: &P,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    let Ready { is_ready, since } = pod.readiness();
+    if !is_ready || min_ready_seconds <= 0 {
         return None;
     }
-    let remaining = seconds(min_ready_seconds).saturating_sub(pod.ready.since?.age(now));
+    let remaining = seconds(min_ready_seconds).saturating_sub(since?.age(now));
     Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
 }
 
@@ -36,15 +43,15 @@ pub fn next_pod_availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) 
 /// outdated. Returns `None` if no pod becomes available without an event.
 ///
 /// Upstream counterpart: `FindMinNextPodAvailabilityCheck`.
-pub fn min_next_pod_availability<P: Borrow<Pod>>(
-    pods: impl IntoIterator<Item = P>,
+pub fn min_next_pod_availability<'a, P: PodView>(
+    pods: impl IntoIterator<Item = &'a P>,
     min_ready_seconds: i32,
     evaluated_at: Timestamp,
     now: Timestamp,
 ) -> Option<Duration> {
     let first = pods
         .into_iter()
-        .filter_map(|pod| next_pod_availability(pod.borrow(), min_ready_seconds, evaluated_at))
+        .filter_map(|pod| next_pod_availability(pod, min_ready_seconds, evaluated_at))
         .min()?;
     let passed = Duration::try_from(now.duration_since(evaluated_at)).unwrap_or_default();
     Some(first.saturating_sub(passed))
@@ -56,6 +63,8 @@ fn seconds(number: i32) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
+    use kcm_api::Pod;
+
     use super::*;
     use crate::testing::{ago, now, pod, ready};
 
@@ -148,7 +157,7 @@ mod tests {
             },
         ];
         for Case { name, pods, min_ready, expected } in cases {
-            assert_eq!(min_next_pod_availability(pods, min_ready, now(), now()), expected, "{name}");
+            assert_eq!(min_next_pod_availability(&pods, min_ready, now(), now()), expected, "{name}");
         }
     }
 

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use kcm_api::Pod;
+use crate::PodView;
 
 /// Returns the pods that are neither finished nor terminating.
 ///
 /// Upstream counterpart: `FilterActivePods`.
-pub fn active_pods<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Vec<Arc<Pod>> {
+pub fn active_pods<'a, P: PodView>(pods: impl IntoIterator<Item = &'a Arc<P>>) -> Vec<Arc<P>> {
     pods.into_iter().filter(|pod| pod.is_active()).cloned().collect()
 }
 
 /// Returns the number of terminating pods that are not finished.
 ///
 /// Upstream counterpart: `CountTerminatingPods`.
-pub fn count_terminating_pods<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> usize {
+pub fn count_terminating_pods<'a, P: PodView>(pods: impl IntoIterator<Item = &'a Arc<P>>) -> usize {
     pods.into_iter().filter(|pod| pod.is_terminating()).count()
 }
 
@@ -22,7 +22,7 @@ pub fn count_terminating_pods<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) 
 mod tests {
     use super::*;
     use crate::testing::{ago, pod};
-    use kcm_api::Phase;
+    use kcm_api::{Phase, Pod};
 
     /// Pods of each phase, terminating and not.
     fn pods() -> Vec<Arc<Pod>> {

@@ -9,9 +9,11 @@
 
 use std::sync::Arc;
 
-use kcm_api::{Deployment, LabelSelector, Labels, POD_TEMPLATE_HASH_LABEL, Pod, ReplicaSet, Selector};
+use kcm_api::{Deployment, LabelSelector, Labels, POD_TEMPLATE_HASH_LABEL, ReplicaSet, Selector};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_informer::{IndexName, Indexers, Object, Store, StoreReadGuard};
+
+use crate::PodView;
 
 /// Indexes of pods.
 pub mod pod_index {
@@ -48,17 +50,13 @@ pub mod deployment_index {
 }
 
 /// Returns the indexers of [`pod_index`].
-pub fn pod_indexers() -> Indexers<Pod> {
+pub fn pod_indexers<P: PodView>() -> Indexers<P> {
     Indexers::new()
-        .with(pod_index::CONTROLLER_UID, |pod: &Pod| {
-            pod.controller.as_ref().map(|controller| Arc::clone(&controller.uid))
-        })
-        .with(pod_index::ORPHANS, |pod: &Pod| {
-            pod.controller.is_none().then(|| Arc::clone(&pod.key.namespace))
-        })
-        .with(pod_index::TEMPLATE_HASH, |pod: &Pod| {
-            let hash = pod.labels.get(POD_TEMPLATE_HASH_LABEL)?;
-            Some(template_hash_value(&pod.key.namespace, hash).into())
+        .with(pod_index::CONTROLLER_UID, P::controller_uid)
+        .with(pod_index::ORPHANS, |pod: &P| pod.controller().is_none().then(|| pod.key().namespace))
+        .with(pod_index::TEMPLATE_HASH, |pod: &P| {
+            let hash = pod.label(POD_TEMPLATE_HASH_LABEL)?;
+            Some(template_hash_value(pod.namespace_str(), hash).into())
         })
         .with_namespace()
 }
@@ -133,24 +131,26 @@ fn template_hash_value(namespace: &str, hash: &str) -> String {
 /// Returns the pods whose managing owner has the kind, namespace, name and UID of `owner`.
 ///
 /// The group of the kind is not compared (US-3.1).
-pub fn pods_of<'s>(
-    pods: &'s StoreReadGuard<'_, Pod>,
+pub fn pods_of<'s, P: PodView>(
+    pods: &'s StoreReadGuard<'_, P>,
     owner: &OwnerIdentity,
-) -> impl Iterator<Item = &'s Arc<Pod>> {
+) -> impl Iterator<Item = &'s Arc<P>> {
     // The UID is sufficient for references that a controller wrote, but users can write others.
     pods.by_index(pod_index::CONTROLLER_UID, &owner.uid).filter(|pod| {
-        pod.key.namespace == owner.namespace
-            && pod.controller.as_ref().is_some_and(|reference| {
-                *reference.kind == *owner.kind && reference.name == owner.name && reference.uid == owner.uid
+        *pod.namespace_str() == *owner.namespace
+            && pod.controller().is_some_and(|reference| {
+                *reference.kind == *owner.kind
+                    && *reference.name == *owner.name
+                    && *reference.uid == *owner.uid
             })
     })
 }
 
 /// Returns the pods of `namespace` without a managing owner.
-pub fn orphan_pods<'s>(
-    pods: &'s StoreReadGuard<'_, Pod>,
+pub fn orphan_pods<'s, P: PodView>(
+    pods: &'s StoreReadGuard<'_, P>,
     namespace: &str,
-) -> impl Iterator<Item = &'s Arc<Pod>> {
+) -> impl Iterator<Item = &'s Arc<P>> {
     pods.by_index(pod_index::ORPHANS, namespace)
 }
 
@@ -158,12 +158,12 @@ pub fn orphan_pods<'s>(
 ///
 /// If the selector requires a value of the `pod-template-hash` label, as those of a Deployment's ReplicaSets, only pods
 /// with this value are compared. Otherwise all pods of the namespace are compared.
-pub fn pods_matching(pods: &Store<Pod>, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
+pub fn pods_matching<P: PodView>(pods: &Store<P>, namespace: &str, selector: &Selector) -> Vec<Arc<P>> {
     let mut found = match selector.required_value(POD_TEMPLATE_HASH_LABEL) {
         Some(hash) => pods.by_index(pod_index::TEMPLATE_HASH, &template_hash_value(namespace, hash)),
         None => pods.by_index(pod_index::NAMESPACE, namespace),
     };
-    found.retain(|pod| selector.matches(&pod.labels));
+    found.retain(|pod| selector.matches_object(&**pod));
     found
 }
 

@@ -5,6 +5,7 @@
 //! | Item | Purpose |
 //! |---|---|
 //! | [`control`] | requests of controllers to the API server, as traits |
+//! | [`PodView`] | pods of `kcm-api` and, with the feature `kube`, of k8s-openapi |
 //! | [`pod_manifest`] | pod of a template and an owner |
 //! | [`index`] | lookup of the objects of an owner without a scan of the namespace |
 //! | [`filters`] | active and terminating pods |
@@ -21,6 +22,7 @@ pub mod control;
 pub mod filters;
 pub mod index;
 pub mod pod_manifest;
+mod pod_view;
 pub mod ranking;
 pub mod slow_start;
 
@@ -29,6 +31,7 @@ pub use index::{
     deployment_index, deployment_indexers, pod_index, pod_indexers, replica_set_index, replica_set_indexers,
 };
 pub use pod_manifest::{ManifestError, PodManifest};
+pub use pod_view::PodView;
 pub use slow_start::slow_start_batch;
 
 #[cfg(doctest)]

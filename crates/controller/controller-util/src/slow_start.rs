@@ -9,32 +9,33 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 ///
 /// Example: 10 requests with an initial batch size of 1 are sent in batches of 1, 2, 4 and 3.
 ///
-/// Returns the number of successful requests and the first error.
+/// Returns the values of the successful requests, such as the created objects, in the order of the responses, and the first
+/// error.
 ///
 /// Upstream counterpart: `slowStartBatch`.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future drops the requests of the current batch. They may still take effect.
-pub async fn slow_start_batch<F, Fut, E>(
+pub async fn slow_start_batch<F, Fut, T, E>(
     count: usize,
     initial_batch_size: usize,
     mut request: F,
-) -> (usize, Option<E>)
+) -> (Vec<T>, Option<E>)
 where
     F: FnMut() -> Fut,
-    Fut: Future<Output = Result<(), E>>,
+    Fut: Future<Output = Result<T, E>>,
 {
     let mut remaining = count;
     let mut batch_size = initial_batch_size.max(1);
-    let mut successes = 0;
+    let mut successes = Vec::new();
     while remaining > 0 {
         let batch = batch_size.min(remaining);
         let mut requests: FuturesUnordered<_> = (0..batch).map(|_| request()).collect();
         let mut first_error = None;
         while let Some(outcome) = requests.next().await {
             match outcome {
-                Ok(()) => successes += 1,
+                Ok(value) => successes.push(value),
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
@@ -70,7 +71,7 @@ mod tests {
             async move { if call <= limit { Ok(()) } else { Err("limit reached") } }
         })
         .await;
-        Batches { successes, failed: error.is_some(), requests: calls.into_inner() }
+        Batches { successes: successes.len(), failed: error.is_some(), requests: calls.into_inner() }
     }
 
     /// Upstream: TestSlowStartBatch, its three cases.
@@ -87,7 +88,7 @@ mod tests {
     #[tokio::test]
     async fn sends_nothing_if_count_is_zero() {
         let outcome = slow_start_batch(0, 1, || async { Err::<(), _>("never") }).await;
-        assert_eq!(outcome, (0, None));
+        assert_eq!(outcome, (vec![], None));
     }
 
     #[tokio::test(start_paused = true)]
@@ -100,11 +101,11 @@ mod tests {
             async move {
                 // The last batch is calls 4 to 7, which return in reverse order.
                 tokio::time::sleep(Duration::from_secs(10 - call)).await;
-                if call < 6 { Ok(()) } else { Err(call) }
+                if call < 6 { Ok(call) } else { Err(call) }
             }
         })
         .await;
-        assert_eq!((successes, error), (5, Some(7)));
+        assert_eq!((successes, error), (vec![1, 3, 2, 5, 4], Some(7)));
         assert_eq!(begin.elapsed(), Duration::from_secs(9 + 8 + 6));
     }
 }

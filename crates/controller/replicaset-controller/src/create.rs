@@ -146,7 +146,7 @@ impl PodCreator {
             performed.retry_after = waiting.iter().map(|(_, attempts)| attempts.wait(now)).min();
         }
         performed.has_events = creation.has_pod.into_inner();
-        (created, performed)
+        (created.len(), performed)
     }
 
     /// Generates a name that this sync has not used and no cached pod has.

@@ -34,6 +34,28 @@ pub struct ControllerBuilder<P = NoPrimary> {
 #[non_exhaustive]
 pub struct NoPrimary;
 
+/// State of a [`ControllerBuilder`] with a primary type: its store.
+#[diagnostic::on_unimplemented(
+    message = "`owns` requires the primary type of the controller",
+    label = "`reconciles` was not called before",
+    note = "call `.reconciles(…)` before `.owns(…)`"
+)]
+pub trait WithPrimary {
+    /// Primary type.
+    type Object: Object;
+
+    /// Returns the store of the primary objects.
+    fn store(&self) -> Store<Self::Object>;
+}
+
+impl<P: Object> WithPrimary for Store<P> {
+    type Object = P;
+
+    fn store(&self) -> Self {
+        self.clone()
+    }
+}
+
 /// Registers the handler of a watch with its informer.
 type Registration = Box<dyn FnOnce(&Options, &KeyQueue) -> Arc<dyn Cache> + Send>;
 
@@ -58,21 +80,22 @@ impl ControllerBuilder {
     }
 }
 
-impl<P: Object> ControllerBuilder<Store<P>> {
+impl<P> ControllerBuilder<P> {
     /// Watches objects that the primary objects own. Each change enqueues the primary object that the controller reference
     /// names, before and after the change.
     ///
     /// Owners are identified by their UID. Nothing is enqueued if the cache does not contain the owner.
-    pub fn owns<K: Object>(self, watch: impl Into<Watch<K>>) -> Self {
-        let primaries = self.primary.clone();
+    pub fn owns<K: Object>(self, watch: impl Into<Watch<K>>) -> Self
+    where
+        P: WithPrimary,
+    {
+        let primaries = self.primary.store();
         self.register(watch.into(), |watch, options, queue| {
             let objects = watch.informer.store();
             owned_handler(watch, objects, primaries, queue, options.own_writes.clone())
         })
     }
-}
 
-impl<P> ControllerBuilder<P> {
     /// Watches objects of any other type. Each change enqueues the keys that `keys` returns for the object, before and
     /// after the change.
     ///
@@ -144,10 +167,42 @@ impl<P> ControllerBuilder<P> {
     /// objects of several types by expectations would observe one type's events for another.
     ///
     /// The reconciler shares `own_writes`. It calls [`OwnWrites::begin`] before it reads a cache, and classifies its error as
-    /// [`StaleCache`](crate::ErrorClass::StaleCache). It creates and deletes nothing while `begin` returns `false`. The key is
-    /// enqueued by the events that fulfil the expectations. In case that they never arrive, the reconciler may return
-    /// [`Requeue::After`](crate::Requeue::After) the time at which they
-    /// [expire](kcm_expectations::UidTrackingExpectations::expires_in).
+    /// [`StaleCache`](crate::ErrorClass::StaleCache). It creates and deletes nothing while `begin` returns `false`: the cache of
+    /// owned objects may lack created ones, and may contain deleted ones. Meanwhile,
+    ///
+    /// * the primary object, its finalizers and its generation can be read as always;
+    /// * an owned object that is found by its name may be outdated, and its absence means nothing;
+    /// * a status that counts owned objects may be behind; the sync after the last event corrects it;
+    /// * the number of owned objects is no reason for a creation or deletion.
+    ///
+    /// The key is enqueued by the events that fulfil the expectations; no sync waits for the grace period of a pod. In case that
+    /// the events never arrive, the reconciler returns the time at which the expectations
+    /// [expire](kcm_expectations::UidTrackingExpectations::expires_in). The control loop does not add such a delayed key by itself,
+    /// because it would remain in the queue after the events:
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use kcm_runtime::{NotReady, ObjectKey, OwnWrites, Reconciler, Requeue};
+    /// struct Pool {
+    ///     own_writes: Arc<OwnWrites>,
+    /// }
+    ///
+    /// impl Reconciler for Pool {
+    ///     type Error = NotReady;
+    ///
+    ///     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, NotReady> {
+    ///         // No created object has a fixed name, so none is looked up.
+    ///         let may_create_and_delete = self.own_writes.begin(key, |_| false)?;
+    ///         // Finalizer and status.
+    ///         if !may_create_and_delete {
+    ///             let expiry = self.own_writes.expectations.expires_in(key);
+    ///             return Ok(expiry.map_or(Requeue::Done, Requeue::After));
+    ///         }
+    ///         // Creations or deletions.
+    ///         Ok(Requeue::Done)
+    ///     }
+    /// }
+    /// ```
     pub fn own_writes(mut self, own_writes: Arc<OwnWrites>) -> Self {
         self.options.own_writes = Some(own_writes);
         self

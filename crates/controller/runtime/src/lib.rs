@@ -64,7 +64,7 @@ mod sync_metrics;
 mod watch;
 mod worker;
 
-pub use builder::{ControllerBuilder, NoPrimary};
+pub use builder::{ControllerBuilder, NoPrimary, WithPrimary};
 pub use controller::{Controller, Step};
 #[doc(hidden)]
 pub use handlers::{mapped_handler, owned_handler, primary_handler};

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Phase, Pod, PodDecodeError, Ready, Waiting, protobuf,
+    Phase, Pod, PodDecodeError, Ready, Waiting, deletion_cost, protobuf,
     wire::{Item, WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus, WireTime},
 };
 use crate::{
@@ -96,7 +96,7 @@ impl PodDecoder {
             creation_timestamp: time(&metadata.creation_timestamp)?,
             deletion_timestamp: time(&metadata.deletion_timestamp)?,
             node_name: (!spec.node_name.is_empty()).then(|| self.texts.text(&spec.node_name)),
-            phase: phase(&status.phase),
+            phase: Phase::from_text(&status.phase),
             ready: ready(status)?,
             deletion_cost: deletion_cost(&metadata.annotations.0),
             max_restarts: most_restarts(&status.container_statuses, |_| true),
@@ -169,17 +169,6 @@ fn time(time: &WireTime<'_>) -> Result<Option<Time>, InvalidTime> {
     }
 }
 
-fn phase(text: &str) -> Phase {
-    match text {
-        "Pending" | "" => Phase::Pending,
-        "Running" => Phase::Running,
-        "Succeeded" => Phase::Succeeded,
-        "Failed" => Phase::Failed,
-        "Unknown" => Phase::Unknown,
-        _ => Phase::Other,
-    }
-}
-
 /// Uses the first condition of type `Ready`, as upstream (US-5.6).
 fn ready(status: &WireStatus<'_>) -> Result<Ready, InvalidTime> {
     let mut conditions = status.conditions.iter().map(|condition| &condition.0);
@@ -188,14 +177,6 @@ fn ready(status: &WireStatus<'_>) -> Result<Ready, InvalidTime> {
     };
     let is_ready = &*condition.status == crate::condition_status::TRUE;
     Ok(Ready { is_ready, since: time(&condition.last_transition_time)? })
-}
-
-/// Parses a deletion cost. Invalid values are 0 (US-5.6).
-///
-/// As upstream, a plus sign and leading zeros are invalid. After a minus sign, leading zeros are valid: `-007` is -7.
-fn deletion_cost(text: &str) -> i32 {
-    let begins_well = matches!(text.as_bytes(), [b'-' | b'1'..=b'9', ..] | [b'0']);
-    if begins_well { text.parse().unwrap_or(0) } else { 0 }
 }
 
 fn most_restarts<'a>(

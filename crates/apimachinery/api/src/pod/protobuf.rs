@@ -4,9 +4,12 @@
 
 use std::borrow::Cow;
 
-use super::wire::{
-    DELETION_COST, Item, WireCondition, WireContainer, WireContainerStatus, WireLabels, WireMeta, WireOwner,
-    WirePod, WireSpec, WireStatus, WireTime,
+use super::{
+    DELETION_COST_ANNOTATION,
+    wire::{
+        Item, WireCondition, WireContainer, WireContainerStatus, WireLabels, WireMeta, WireOwner, WirePod,
+        WireSpec, WireStatus, WireTime,
+    },
 };
 use crate::{
     json::Text,
@@ -39,7 +42,7 @@ fn metadata<'a>(message: Message<'a>, metadata: &mut WireMeta<'a>) -> Result<(),
             (11, value) => metadata.labels.0.push(entry(value)?),
             (12, value) => {
                 let (key, value) = entry(value)?;
-                if key == DELETION_COST {
+                if key == DELETION_COST_ANNOTATION {
                     metadata.annotations.0 = Text(value);
                 }
             }

@@ -13,9 +13,6 @@ use smallvec::SmallVec;
 
 use crate::json::{Text, object_or_default, or_default};
 
-/// Annotation with the deletion cost of a pod.
-pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct WirePod<'a> {
@@ -228,7 +225,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for WireDeletionCost<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut cost = WireDeletionCost::default();
                 while let Some(key) = map.next_key::<Text<'_>>()? {
-                    if &*key == DELETION_COST {
+                    if &*key == super::DELETION_COST_ANNOTATION {
                         cost.0 = map.next_value()?;
                     } else {
                         map.next_value::<IgnoredAny>()?;

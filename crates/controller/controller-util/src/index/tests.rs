@@ -1,4 +1,4 @@
-use kcm_api::LabelSelector;
+use kcm_api::{LabelSelector, Pod};
 use kcm_informer::StoreWriter;
 use serde_json::json;
 
