@@ -10,10 +10,13 @@ use kcm::{
     api::{LabelSelector, Selector},
     client::{OwnerClient, Preconditions},
     clock::generate_name,
-    expectations::{GroupResource, NotReady},
+    expectations::{DeletedObject, GroupResource, NotReady},
     owners::{ClaimErrors, OwnerIdentity, claim},
     prelude::*,
-    workload::slow_start_batch,
+    workload::{
+        index::{orphan_pods, pods_of},
+        slow_start_batch,
+    },
 };
 use serde_json::json;
 use thiserror::Error;
@@ -26,9 +29,6 @@ use crate::{
 
 /// Name of the operator.
 pub const NAME: &str = "pod-pool";
-
-/// Index of pods by the UID of their controller. Orphans have the value [`orphans`] of their namespace.
-pub const OWNER: IndexName = IndexName("owner");
 
 /// Index of pods by node.
 pub const NODE: IndexName = IndexName("node");
@@ -54,7 +54,7 @@ pub enum Error {
 pub struct PodPools<R> {
     /// Cached pools.
     pub pools: Store<PodPool>,
-    /// Cached pods, with the indexes [`OWNER`] and [`NODE`].
+    /// Cached pods, with [`pod_indexers`](kcm::workload::pod_indexers) and [`NODE`].
     pub pods: Store<Pod>,
     /// Cached nodes.
     pub nodes: Store<Node>,
@@ -97,7 +97,9 @@ impl<R: Reservations> Reconciler for PodPools<R> {
         for operation in plan.operations {
             self.perform(key, &pool, operation).await?;
         }
-        Ok(plan.again.map_or(Requeue::Done, Requeue::After))
+        // The events of own writes may never arrive.
+        let again = plan.again.or_else(|| self.own_writes.expectations.expires_in(key));
+        Ok(again.map_or(Requeue::Done, Requeue::After))
     }
 
     fn classify(error: &Error) -> ErrorClass {
@@ -116,8 +118,10 @@ impl<R: Reservations> PodPools<R> {
         let labels = LabelSelector { match_labels: pool.spec.selector.clone(), ..LabelSelector::default() };
         let Ok(selector) = Selector::new(Some(&labels)) else { return Ok(Vec::new()) };
         let owner = OwnerIdentity::of(pool);
-        let mut pods = self.pods.by_index(OWNER, pool.uid_str());
-        pods.extend(self.pods.by_index(OWNER, &orphans(&owner.namespace)));
+        let pods: Vec<_> = {
+            let cache = self.pods.read();
+            pods_of(&cache, &owner).chain(orphan_pods(&cache, &owner.namespace)).cloned().collect()
+        };
         Ok(claim(&owner, &selector, pods, &OwnerClient::new(&self.client, pool)).await.into_result()?)
     }
 
@@ -156,6 +160,7 @@ impl<R: Reservations> PodPools<R> {
         self.own_writes.expectations.expect_creations(key, count);
         let create = || self.create_pod(key, &uid, pool, names.next());
         let (created, error) = slow_start_batch(count, 1, create).await;
+        let created = created.len();
         let failed = i64::try_from(count - created).unwrap_or(i64::MAX);
         self.own_writes.expectations.lower(key, failed, 0);
         if created > 0 {
@@ -206,14 +211,14 @@ impl<R: Reservations> PodPools<R> {
 
     async fn delete_pods(&self, key: &ObjectKey, pool: &PodPool, pods: &[Arc<Pod>]) -> Result<(), Error> {
         let expectations = &self.own_writes.expectations;
-        expectations.expect_deletions(key, pods.iter().map(|pod| pod.key()));
+        expectations.expect_deletions(key, pods.iter().map(|pod| DeletedObject::of(&**pod)));
         let api = self.client.api::<Pod>();
         let mut failed = None;
         for pod in pods {
             let options =
                 DeleteOptions { preconditions: Preconditions::uid_of(&**pod), ..DeleteOptions::default() };
             if let Err(error) = api.delete(&pod.key(), &options).await {
-                expectations.deletion_observed(key, &pod.key());
+                expectations.deletion_observed(key, pod.uid_str());
                 if !error.is_not_found() && !error.is_conflict() {
                     failed = failed.or(Some(error));
                 }
@@ -257,9 +262,4 @@ impl<R: Reservations> PodPools<R> {
     fn reserved(&self) -> std::sync::MutexGuard<'_, HashMap<String, Reservation>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Value of [`OWNER`] for the orphans of a namespace.
-pub fn orphans(namespace: &str) -> String {
-    format!("orphans/{namespace}")
 }

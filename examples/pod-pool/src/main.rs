@@ -1,11 +1,6 @@
-//! The operator with `kcm`.
-//!
-//! ```text
-//! pod-pool crd   # prints the CustomResourceDefinition
-//! pod-pool       # runs the operator, as a pod of the cluster or with the kubeconfig in KUBECONFIG
-//! ```
+//! The operator with `kcm`, as a pod of the cluster or with the kubeconfig in `KUBECONFIG`.
 
-use std::{env, error::Error, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use kcm::{
     clock::{RealClock, SeededRandom},
@@ -13,15 +8,10 @@ use kcm::{
     prelude::*,
 };
 use kube_client::Client;
-use kube_core::CustomResourceExt;
-use pod_pool::{controller::NAME, operator, pool::PodPool, reservations::FakeReservations};
+use pod_pool::{controller::NAME, operator, reservations::FakeReservations};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    if env::args().nth(1).as_deref() == Some("crd") {
-        println!("{}", serde_json::to_string_pretty(&PodPool::crd())?);
-        return Ok(());
-    }
     let (clock, random): (Arc<dyn Clock>, Arc<dyn Random>) =
         (Arc::new(RealClock::new()), Arc::new(SeededRandom::from_entropy()));
     let clients = kcm::kube::clients(Client::try_default().await?);

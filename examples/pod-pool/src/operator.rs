@@ -7,10 +7,11 @@ use kcm::{
     expectations::{GroupResource, ReadVersion},
     prelude::*,
     runtime::owner_of,
+    workload::pod_indexers,
 };
 
 use crate::{
-    controller::{NAME, NODE, OWNER, PodPools, orphans},
+    controller::{NAME, NODE, PodPools},
     plan::{node, selects},
     pool::PodPool,
     reservations::Reservations,
@@ -25,11 +26,7 @@ pub fn add_to<R: Reservations>(manager: &mut Manager, reservations: R) {
     let pools = manager.informer::<PodPool>(ListParams::default());
     let nodes = manager.informer::<Node>(ListParams::default());
     let pods = manager.informer::<Pod>(ListParams::default());
-    let owner = |pod: &Pod| {
-        let owner = pod.controller().map(|owner| owner.uid.into());
-        owner.or_else(|| Some(orphans(&pod.key().namespace).into()))
-    };
-    pods.add_indexers(Indexers::new().with(OWNER, owner).with(NODE, |pod| Some(node(pod).into())));
+    pods.add_indexers(pod_indexers().with(NODE, |pod| Some(node(pod).into())));
 
     let (context, store) = (manager.context(), pods.store());
     let version: ReadVersion = Arc::new(move || store.last_sync_resource_version());

@@ -1,8 +1,4 @@
-//! The operator with kube-runtime alone.
-//!
-//! ```text
-//! pod-pool-on-kube-runtime       # runs the operator, as a pod of the cluster or with the kubeconfig in KUBECONFIG
-//! ```
+//! The operator with kube-runtime alone, as a pod of the cluster or with the kubeconfig in `KUBECONFIG`.
 
 use std::{error::Error, sync::Arc};
 

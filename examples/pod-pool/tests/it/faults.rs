@@ -73,12 +73,13 @@ async fn lost_answers_and_late_pod_watch() {
 async fn watches_that_expire_and_end() {
     let cluster = Cluster::new().await;
     let _operator = cluster.start(Operator::Kcm);
+    cluster.env.advance(Duration::from_secs(1)).await;
     cluster.create_pool(500).await;
     for _ in 0..5 {
         let expired = cluster.env.fault("WATCH /** 410 times=4");
         cluster.env.faults().cut_watches("/**");
-        cluster.env.advance(Duration::from_secs(5)).await;
-        assert!(expired.applied() > 1);
+        cluster.env.advance(Duration::from_secs(10)).await;
+        assert!(expired.applied() > 0);
         expired.remove();
     }
     cluster.settles(500).await;
