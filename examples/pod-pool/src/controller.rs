@@ -13,6 +13,7 @@ use kcm::{
     expectations::{DeletedObject, GroupResource, NotReady},
     owners::{ClaimErrors, OwnerIdentity, claim},
     prelude::*,
+    runtime::owner_of,
     workload::{
         index::{orphan_pods, pods_of},
         slow_start_batch,
@@ -22,7 +23,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::{
-    plan::{FINALIZER, Operation, Reservation, View, is_cordoned, plan, pod},
+    plan::{FINALIZER, Operation, Reservation, View, is_cordoned, plan, pod, selects},
     pool::{PodPool, PodPoolStatus},
     reservations::{ReservationError, Reservations},
 };
@@ -50,14 +51,34 @@ pub enum Error {
     Reservation(#[from] ReservationError),
 }
 
+/// Caches of all types.
+#[derive(Debug, Clone)]
+pub struct Caches {
+    /// Pools.
+    pub pools: Store<PodPool>,
+    /// Pods, with [`pod_indexers`](kcm::workload::pod_indexers) and [`NODE`].
+    pub pods: Store<Pod>,
+    /// Nodes.
+    pub nodes: Store<Node>,
+}
+
+impl Caches {
+    /// Returns the pools that may adopt an orphan.
+    pub fn adopters(&self, pod: &Pod) -> Vec<ObjectKey> {
+        self.pools.list().iter().filter(|pool| selects(pool, pod)).map(|pool| pool.key()).collect()
+    }
+
+    /// Returns the pools with pods on a node.
+    pub fn pools_on(&self, node: &Node) -> Vec<ObjectKey> {
+        let pods = self.pods.by_index(NODE, &node.key().name);
+        pods.iter().filter_map(|pod| Some(owner_of(&self.pools, &**pod)?.key())).collect()
+    }
+}
+
 /// Reconciles pools.
 pub struct PodPools<R> {
-    /// Cached pools.
-    pub pools: Store<PodPool>,
-    /// Cached pods, with [`pod_indexers`](kcm::workload::pod_indexers) and [`NODE`].
-    pub pods: Store<Pod>,
-    /// Cached nodes.
-    pub nodes: Store<Node>,
+    /// Caches.
+    pub caches: Caches,
     /// Creations and deletions that the caches may not contain.
     pub own_writes: Arc<OwnWrites>,
     /// External system.
@@ -78,13 +99,13 @@ impl<R: Reservations> Reconciler for PodPools<R> {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, Error> {
-        let is_current = self.own_writes.begin(key, |pod| self.pods.get(pod).is_some())?;
-        let Some(pool) = self.pools.get(key) else {
+        let is_current = self.own_writes.begin(key, |pod| self.caches.pods.get(pod).is_some())?;
+        let Some(pool) = self.caches.pools.get(key) else {
             self.own_writes.forget(key);
             return Ok(Requeue::Done);
         };
         let pods = self.claim(&pool).await?;
-        let nodes = self.nodes.list();
+        let nodes = self.caches.nodes.list();
         let cordoned = nodes.iter().filter(|node| is_cordoned(node)).map(|node| node.key().name.to_string());
         let view = View {
             pool: &pool,
@@ -119,7 +140,7 @@ impl<R: Reservations> PodPools<R> {
         let Ok(selector) = Selector::new(Some(&labels)) else { return Ok(Vec::new()) };
         let owner = OwnerIdentity::of(pool);
         let pods: Vec<_> = {
-            let cache = self.pods.read();
+            let cache = self.caches.pods.read();
             pods_of(&cache, &owner).chain(orphan_pods(&cache, &owner.namespace)).cloned().collect()
         };
         Ok(claim(&owner, &selector, pods, &OwnerClient::new(&self.client, pool)).await.into_result()?)

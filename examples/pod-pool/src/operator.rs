@@ -6,13 +6,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kcm::{
     expectations::{GroupResource, ReadVersion},
     prelude::*,
-    runtime::owner_of,
     workload::pod_indexers,
 };
 
 use crate::{
-    controller::{NAME, NODE, PodPools},
-    plan::{node, selects},
+    controller::{Caches, NAME, NODE, PodPools},
+    plan::node,
     pool::PodPool,
     reservations::Reservations,
 };
@@ -28,30 +27,22 @@ pub fn add_to<R: Reservations>(manager: &mut Manager, reservations: R) {
     let pods = manager.informer::<Pod>(ListParams::default());
     pods.add_indexers(pod_indexers().with(NODE, |pod| Some(node(pod).into())));
 
-    let (context, store) = (manager.context(), pods.store());
+    let caches = Caches { pools: pools.store(), pods: pods.store(), nodes: nodes.store() };
+    let (adopters, on_node, store) = (caches.clone(), caches.clone(), pods.store());
+
+    let context = manager.context();
     let version: ReadVersion = Arc::new(move || store.last_sync_resource_version());
     let own_writes = Arc::new(OwnWrites::new(context.clock(), [(GroupResource::PODS, version)]));
-    let (on_node, owners, adopters) = (pods.store(), pools.store(), pools.store());
     let client = context.client(NAME);
     let controller = context
         .controller(NAME)
         .reconciles(Watch::new(&pools).when(predicate::resource_version_changed()))
-        .owns(Watch::new(&pods).orphans(
-            |pod| &pod.metadata.labels,
-            move |pod| {
-                adopters.list().iter().filter(|pool| selects(pool, pod)).map(|pool| pool.key()).collect()
-            },
-        ))
-        .watches(&nodes, move |node| {
-            let pods = on_node.by_index(NODE, &node.key().name);
-            pods.iter().filter_map(|pod| Some(owner_of(&owners, &**pod)?.key())).collect::<Vec<_>>()
-        })
+        .owns(Watch::new(&pods).orphans(|pod| &pod.metadata.labels, move |pod| adopters.adopters(pod)))
+        .watches(&nodes, move |node| on_node.pools_on(node))
         .own_writes(Arc::clone(&own_writes))
         .workers(4)
         .build(PodPools {
-            pools: pools.store(),
-            pods: pods.store(),
-            nodes: nodes.store(),
+            caches,
             own_writes,
             reservations,
             reserved: Default::default(),

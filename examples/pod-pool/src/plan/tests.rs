@@ -192,7 +192,7 @@ mod deletion {
         assert_eq!(case.operations(), ["delete a b c"]);
         for pod in &mut case.pods {
             *pod = pod_on("one", "a", |pod| {
-                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
+                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             });
         }
         assert_eq!(case.operations(), [""; 0]);

@@ -29,9 +29,12 @@ fn table() {
         row(part, count, count)
     };
     let kube_runtime_wiring = function("src/on_kube_runtime.rs", "pub async fn run");
+    let tests =
+        ["cluster", "lifecycle", "faults"].iter().map(|file| lines(&format!("tests/it/{file}.rs"))).sum();
     let (wiring, main) = (lines("src/operator.rs"), lines("src/main.rs"));
     check_table(
         "lines",
+        3,
         &[
             vec!["Lines of code".to_owned(), "`kcm`".to_owned(), "kube-runtime".to_owned()],
             both("custom resource", &["src/pool.rs"]),
@@ -44,6 +47,8 @@ fn table() {
             ),
             row("caches and controller", wiring, kube_runtime_wiring),
             row("`main`", main, lines("src/on_kube_runtime/main.rs")),
+            both("unit tests of the decisions", &["src/plan/tests.rs"]),
+            row("tests with the API server", tests, tests),
         ],
     );
     assert!(wiring + main <= 60, "{wiring} + {main} lines are no decisions");
