@@ -55,7 +55,7 @@ pub mod prelude {
     #[cfg(feature = "manager")]
     pub use kcm_manager::{Context, Manager, ProgramOptions};
     pub use kcm_runtime::{
-        Controller, ErrorClass, ObjectKey, OwnWrites, Reconciler, Requeue, Watch, predicate,
+        Controller, DeletedObject, ErrorClass, ObjectKey, OwnWrites, Reconciler, Requeue, Watch, predicate,
     };
 }
 
