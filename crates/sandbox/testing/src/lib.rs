@@ -19,11 +19,10 @@
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;
-//! use kcm_api::{ApiError, ObjectKey};
-//! use kcm_client::{ApiClient, ApplyOptions, ListParams, Patch};
+//! use kcm_client::{ApiClient, ApiError, ApplyOptions, ListParams, Patch};
 //! use kcm_informer::Store;
 //! use kcm_manager::Manager;
-//! use kcm_runtime::{Reconciler, Requeue};
+//! use kcm_runtime::{ObjectKey, Reconciler, Requeue};
 //! use kcm_testing::TestEnv;
 //! use kube_derive::CustomResource;
 //! use schemars::JsonSchema;
@@ -97,7 +96,9 @@ pub use env::TestEnv;
 #[cfg(feature = "manager")]
 pub use operator::RunningManager;
 
-pub use kcm_apiserver::{AuditEvent, Fault, FaultHandle, Faults};
+/// Embedded API server.
+pub use kcm_apiserver as apiserver;
+pub use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Fault, FaultHandle, Faults};
 pub use kcm_sandbox::KubeletConfig;
 
 #[cfg(doctest)]
