@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kcm::prelude::*;
 use kcm_apiserver::{DeleteOptions as ServerDeleteOptions, Resource};
+use kcm_testing::FaultHandle;
 use pod_pool::pool::PodPool;
 
 use crate::cluster::{Cluster, Operator};
@@ -123,18 +124,19 @@ async fn restart_during_the_slow_call_of_a_deletion() {
     assert_eq!(cluster.history.lock().unwrap().created, 10);
 }
 
-/// Deletes a pod while the operator has no watch of pods and cannot resume the last one.
+/// Deletes a pod while the operator has no watch of pods and cannot resume the last one: it finds the deletion in a list.
+/// Returns after a minute.
 pub(crate) async fn delete_unseen(cluster: &Cluster) {
-    let refused = cluster.env.fault("WATCH /api/v1/pods 503");
-    let lists = cluster.env.fault("GET /api/v1/pods 503");
-    cluster.env.faults().cut_watches("/**/pods");
+    let unavailable = ["WATCH", "GET"].map(|verb| cluster.env.fault(&format!("{verb} /api/v1/pods 503")));
+    cluster.env.faults().cut_watches("/api/v1/pods");
     cluster.env.advance(Duration::from_secs(1)).await;
     let name = cluster.pods()[0].name().to_owned();
     let now = ServerDeleteOptions { grace_period_seconds: Some(0), ..ServerDeleteOptions::default() };
     cluster.env.server().delete(Resource::PODS, "shop", &name, &now).unwrap();
-    cluster.env.fault("WATCH /api/v1/pods 410 times=2");
-    refused.remove();
-    lists.remove();
+    let expired = cluster.env.fault("WATCH /api/v1/pods 410 times=2");
+    unavailable.iter().for_each(FaultHandle::remove);
+    cluster.env.advance(Duration::from_secs(60)).await;
+    expired.remove();
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +148,7 @@ async fn deletion_during_a_relist() {
     delete_unseen(&cluster).await;
     cluster
         .env
-        .within(Duration::from_secs(90), "the pod is replaced", async || cluster.pods().len() == 500)
+        .within(Duration::from_secs(180), "the pod is replaced", async || cluster.pods().len() == 500)
         .await;
     assert_eq!(cluster.history.lock().unwrap().created, 501);
 }

@@ -1,6 +1,6 @@
-//! Lines of code of both operators.
+//! Lines of code and dependencies of both operators.
 
-use std::fs;
+use std::{collections::BTreeSet, fs, process::Command};
 
 use crate::readme::{check_table, number};
 
@@ -52,4 +52,25 @@ fn table() {
         ],
     );
     assert!(wiring + main <= 60, "{wiring} + {main} lines are no decisions");
+}
+
+/// Direct and all dependencies of the operator with `feature`.
+fn dependencies(feature: &str) -> [usize; 2] {
+    ["1", "99"].map(|depth| {
+        let arguments = ["tree", "--offline", "--edges=normal", "--prefix=none", "--package=pod-pool"];
+        let target = ["--target=x86_64-unknown-linux-gnu", "--no-default-features", "--features", feature];
+        let tree = Command::new(env!("CARGO")).args(arguments).args(target).args(["--depth", depth]).output();
+        let tree = String::from_utf8(tree.unwrap().stdout).unwrap();
+        let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(" (").next()).collect();
+        crates.len() - 1
+    })
+}
+
+#[test]
+fn dependencies_table() {
+    let (kcm, kube_runtime) = (dependencies("kcm"), dependencies("kube-runtime"));
+    let row =
+        |text: &str, index: usize| vec![text.to_owned(), number(kcm[index]), number(kube_runtime[index])];
+    let heading = ["Crates", "`kcm`", "kube-runtime"].map(str::to_owned).to_vec();
+    check_table("dependencies", 3, &[heading, row("direct", 0), row("all", 1)]);
 }
