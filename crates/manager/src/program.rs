@@ -192,3 +192,23 @@ impl Parts {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kcm_testkit::FakeApiServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn program_over_given_clients() {
+        let api = FakeApiServer::scripted([]);
+        let given = ClientOptions::new(UserAgent::new("given", "v1", ""), api.clock());
+        let clients = ClientFactory::in_process(api.service(), given);
+        let mut options = ProgramOptions::from_env("test", "v1").unwrap();
+        options.logging = None;
+        let manager = Manager::with_clients(options, &clients).unwrap();
+        assert!(manager.context().queue_metrics().is_some());
+        let _ = manager.context().client("test").health().await;
+        assert_eq!(api.requests().len(), 1);
+    }
+}
