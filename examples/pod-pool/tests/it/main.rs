@@ -1,5 +1,5 @@
 //! The operator on the embedded API server, in simulated time.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 mod cluster;
 mod comparison;
