@@ -15,6 +15,8 @@ use crate::api_error;
 
 /// Returns clients of `kcm-client` whose requests `client` sends, with its configuration and its middleware.
 ///
+/// A manager of `kcm-manager` runs over them: `Manager::with_clients`.
+///
 /// They do not repeat requests: that is decided by the middleware. The user agent is that of `client`.
 pub fn clients(client: Client) -> ClientFactory {
     let service = service_fn(move |mut request: Request<Body>| {

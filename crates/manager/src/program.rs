@@ -98,6 +98,55 @@ impl Manager {
     ///
     /// Outside of a Tokio runtime.
     pub async fn connect(options: ProgramOptions) -> Result<Self, RunError> {
+        let (server, parts) = (options.server.clone(), Parts::new(options)?);
+        let clients = ClientFactory::connect(server, parts.client.clone()).await?;
+        parts.into_manager(&clients)
+    }
+
+    /// Manager of a program over `clients`, such as those of a `kube::Client`. As [`connect`](Self::connect), except that the
+    /// server of the options only reviews requests to the secure port, and requests of `clients` are not counted in metrics.
+    ///
+    /// # Errors
+    ///
+    /// If the settings cannot be used.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    pub fn with_clients(options: ProgramOptions, clients: &ClientFactory) -> Result<Self, RunError> {
+        Parts::new(options)?.into_manager(clients)
+    }
+
+    /// Runs the manager until SIGTERM or SIGINT. See [`run`](Self::run).
+    ///
+    /// # Errors
+    ///
+    /// See [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    #[cfg(unix)]
+    pub async fn run_until_signal(self) -> Result<(), RunError> {
+        self.run(shutdown_signal()).await
+    }
+}
+
+/// Parts of a program's manager, without its clients.
+struct Parts {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    metrics: Metrics,
+    client: ClientOptions,
+    /// Kubeconfig of the API server that reviews requests to the secure port. `None` for that of the pod.
+    kubeconfig: Option<PathBuf>,
+    serving: ServingOptions,
+    routes: Routes,
+    manager: Settings,
+}
+
+impl Parts {
+    fn new(options: ProgramOptions) -> Result<Self, RunError> {
         let ProgramOptions { version, server, logging, metrics, serving, routes, manager } = options;
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
@@ -115,14 +164,18 @@ impl Manager {
             Server::Kubeconfig { path, .. } => Some(path.clone()),
             _ => None,
         };
-        let clients = ClientFactory::connect(server, client.clone()).await?;
+        Ok(Self { clock, random, metrics, client, kubeconfig, serving, routes, manager })
+    }
+
+    fn into_manager(self, clients: &ClientFactory) -> Result<Manager, RunError> {
+        let Self { clock, random, metrics, client, kubeconfig, serving, routes, manager } = self;
         let (health, readiness) = (Port::health(&metrics), Port::health(&metrics));
-        let mut dependencies = Dependencies::new(&clients, &clock, &random);
+        let mut dependencies = Dependencies::new(clients, &clock, &random);
         dependencies.metrics = Some(metrics.clone());
         dependencies.placement = Placement::OwnThreads;
         dependencies.informer_sync.add_to(&readiness);
         let name = manager.name;
-        let manager = Self::new(manager, dependencies)?.with_health(health.clone());
+        let manager = Manager::new(manager, dependencies)?.with_health(health.clone());
         if serving.secure_port == 0 {
             return Ok(manager);
         }
@@ -138,18 +191,24 @@ impl Manager {
             routes: Port::add_routes(routes, &metrics, &health, &readiness),
         }))
     }
+}
 
-    /// Runs the manager until SIGTERM or SIGINT. See [`run`](Self::run).
-    ///
-    /// # Errors
-    ///
-    /// See [`run`](Self::run).
-    ///
-    /// # Panics
-    ///
-    /// Outside of a Tokio runtime.
-    #[cfg(unix)]
-    pub async fn run_until_signal(self) -> Result<(), RunError> {
-        self.run(shutdown_signal()).await
+#[cfg(test)]
+mod tests {
+    use kcm_testkit::FakeApiServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn program_over_given_clients() {
+        let api = FakeApiServer::scripted([]);
+        let given = ClientOptions::new(UserAgent::new("given", "v1", ""), api.clock());
+        let clients = ClientFactory::in_process(api.service(), given);
+        let mut options = ProgramOptions::from_env("test", "v1").unwrap();
+        options.logging = None;
+        let manager = Manager::with_clients(options, &clients).unwrap();
+        assert!(manager.context().queue_metrics().is_some());
+        let _ = manager.context().client("test").health().await;
+        assert_eq!(api.requests().len(), 1);
     }
 }

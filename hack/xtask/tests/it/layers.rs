@@ -23,8 +23,8 @@ const HTTP: &[&str] = &[
     "tower",
     "tower-http",
 ];
-/// Crates that may depend on them. kubectl-acceptance compares responses of
-/// API servers, and beside-upstream contains a proxy.
+/// Crates that may depend on them. kubectl-acceptance compares responses of API servers, beside-upstream contains a proxy, and
+/// pod-pool has a client of kube-rs.
 const MAY_KNOW_HTTP: &[&str] = &[
     "beside-upstream",
     "kcm-client",
@@ -39,6 +39,7 @@ const MAY_KNOW_HTTP: &[&str] = &[
     "kube-sandbox",
     "kubectl-acceptance",
     "kubectl-rollouts",
+    "pod-pool",
 ];
 
 /// Crates of pure functions, which neither wait nor log.
