@@ -1,4 +1,4 @@
-//! Kubernetes operators in one dependency: the crates of this project under the words of their users.
+//! Kubernetes operators in one dependency: the crates of this project as modules.
 //!
 //! | Module | Contents | Crate |
 //! |---|---|---|

@@ -9,7 +9,7 @@
 //! | `operator.rs` | informers and controller |
 //! | `main.rs` | program |
 //!
-//! `docs/tutorial.md` builds it step by step.
+//! The tutorial of `kcm` builds it step by step.
 
 pub mod controller;
 pub mod dns;

@@ -116,6 +116,14 @@ mod kube {
 
     use super::{Arc, Object, PodView};
 
+    /// Second of Go's zero time, 0001-01-01T00:00:00Z.
+    const GO_ZERO: i64 = -62_135_596_800;
+
+    /// Returns `None` for Go's zero time, which means that the time is not set.
+    fn unless_zero(time: jiff::Timestamp) -> Option<Time> {
+        (time.as_second() != GO_ZERO).then(|| Time::new(time))
+    }
+
     impl PodView for Pod {
         fn namespace_str(&self) -> &str {
             self.metadata.namespace.as_deref().unwrap_or_default()
@@ -126,7 +134,7 @@ mod kube {
         }
 
         fn created_at(&self) -> Option<Time> {
-            self.creation_time().map(Time::new)
+            self.creation_time().and_then(unless_zero)
         }
 
         fn node(&self) -> &str {
@@ -143,7 +151,7 @@ mod kube {
             let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
             ready.map_or_else(Ready::default, |condition| Ready {
                 is_ready: condition.status == "True",
-                since: condition.last_transition_time.as_ref().map(|time| Time::new(time.0)),
+                since: condition.last_transition_time.as_ref().and_then(|time| unless_zero(time.0)),
             })
         }
 

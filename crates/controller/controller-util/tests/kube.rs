@@ -64,6 +64,12 @@ fn objects() -> Vec<Value> {
         pod("sidecar", sidecar),
         pod("init", init),
         pod("young", json!({"metadata": {"creationTimestamp": "2026-01-01T11:59:00Z"}})),
+        pod(
+            "zero",
+            json!({"metadata": {"creationTimestamp": "0001-01-01T00:00:00Z"}, "status": {"conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "0001-01-01T00:00:00Z"},
+            ]}}),
+        ),
         pod("terminating", json!({"metadata": {"deletionTimestamp": "2026-01-01T12:00:30Z"}})),
         pod("failed", json!({"status": {"phase": "Failed"}})),
         pod("orphan", json!({"metadata": {"ownerReferences": null}})),
@@ -135,5 +141,5 @@ fn same_as_pods_of_kcm_api() {
         objects().into_iter().map(|object| serde_json::from_value(object).unwrap()).collect();
     let (lean, full) = (facts(lean), facts(full));
     assert_eq!(full, lean);
-    assert_eq!(full[objects().len()..][..2], ["14 owned, 1 orphans", "1 terminating"]);
+    assert_eq!(full[objects().len()..][..2], ["15 owned, 1 orphans", "1 terminating"]);
 }

@@ -1,6 +1,6 @@
 //! Simulated cluster in one process: the embedded API server and the components around it.
 //!
-//! *Upstream counterpart:* none. The components simulate kube-scheduler, the kubelet, the garbage
+//! *Upstream counterpart:* `pkg/kubemark`. The components simulate kube-scheduler, the kubelet, the garbage
 //! collector, the publishers of the root CA and of the Service `kubernetes`, and the namespace, service account,
 //! disruption and resource quota controllers, as far as Deployments and `kubectl` need them.
 //!

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use http::Method;
 use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
@@ -212,7 +213,8 @@ async fn create_definition(client: &ApiClient, clock: &dyn Clock, definition: &V
         let mut replacement = definition.clone();
         replacement["metadata"]["resourceVersion"] =
             read(client, &path).await["metadata"]["resourceVersion"].take();
-        if let Err(error) = client.send(&Request::put(&*path, replacement.to_string())).await {
+        let request = Request::json(Method::PUT, &*path, replacement.to_string());
+        if let Err(error) = client.send(&request).await {
             panic!("failed to replace {path}: {error}");
         }
     }
