@@ -13,9 +13,7 @@ use kcm::{
     manager::{Dependencies, LeaderElectionSettings, Settings},
     prelude::*,
 };
-use kcm_apiserver::{
-    ListOptions, Object, PatchType, Resource, WatchCacheLag, WatchEvent, WatchStart, WriteOptions,
-};
+use kcm_apiserver::{ListOptions, Object, Resource, WatchCacheLag, WatchEvent, WatchStart, WriteOptions};
 use kcm_testing::{AuditEvent, RunningManager, TestEnv};
 use kube_client::{Client, client::Body};
 use pod_pool::{
@@ -155,7 +153,9 @@ impl Cluster {
         let server = self.env.server();
         let pools = server.resource("example.org", "podpools").unwrap();
         let patch = json!({"spec": {"replicas": replicas}});
-        server.patch(pools, "shop", "web", None, PatchType::Merge, patch, &WriteOptions::default()).unwrap();
+        server
+            .patch(pools, "shop", "web", None, kcm_apiserver::Patch::merge(patch), &WriteOptions::default())
+            .unwrap();
     }
 
     pub(crate) async fn cordon(&self, node: &str) {
