@@ -21,7 +21,7 @@ pub const FINALIZER: &str = "example.org/reservation";
 /// Time after which a reservation is renewed.
 pub const RENEWAL: Duration = Duration::from_secs(600);
 
-/// What the plan depends on, besides the time.
+/// State from which the plan is computed, besides the time.
 #[derive(Debug)]
 pub struct View<'a> {
     /// Pool.
