@@ -2,7 +2,7 @@
 
 use std::{env, fs};
 
-const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/", "README.md");
 
 /// Compares the first `columns` columns of the table called `name` with `rows`. With `UPDATE_README=1`, writes the table.
 pub(crate) fn check_table(name: &str, columns: usize, rows: &[Vec<String>]) {
