@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use kcm_api::{Deployment, ObjectMeta, ReplicaSet};
 use kcm_meta::{Kind, ObjectKey};
 use serde::Serialize;
 
@@ -43,31 +42,6 @@ impl ObjectReference {
             uid: object.uid_str().into(),
             resource_version: object.resource_version_str().to_owned(),
         }
-    }
-
-    fn new(api_version: &str, kind: &str, metadata: &ObjectMeta) -> Self {
-        Self {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            namespace: Arc::clone(&metadata.namespace),
-            name: Arc::clone(&metadata.name),
-            uid: Arc::clone(&metadata.uid),
-            resource_version: metadata.resource_version.clone(),
-        }
-    }
-}
-
-impl From<&Deployment> for ObjectReference {
-    fn from(deployment: &Deployment) -> Self {
-        use kcm_api::deployment::{API_VERSION, KIND};
-        Self::new(API_VERSION, KIND, &deployment.metadata)
-    }
-}
-
-impl From<&ReplicaSet> for ObjectReference {
-    fn from(replica_set: &ReplicaSet) -> Self {
-        use kcm_api::replica_set::{API_VERSION, KIND};
-        Self::new(API_VERSION, KIND, &replica_set.metadata)
     }
 }
 

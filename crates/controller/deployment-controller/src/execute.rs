@@ -114,7 +114,7 @@ impl Executor {
                 deployment_result(self.deployment_control.update_deployment_status(deployment).await)
             }
             Action::RecordEvent { regarding, event } => {
-                let regarding = ObjectReference::from(&**regarding);
+                let regarding = ObjectReference::of(&**regarding);
                 self.recorder.event(&regarding, event.type_(), event.reason(), event.to_string());
                 ActionResult::Done
             }
