@@ -269,7 +269,7 @@ impl<S: Sink> Renderer<'_, S> {
     /// Go's name for that is UTC.
     fn time(&mut self, time: Option<Timestamp>) {
         /// From Go's first second, in year 1, to 1970.
-        const SECONDS_TO_1970: i64 = 62_135_596_800;
+        const SECONDS_TO_1970: i64 = -crate::Time::GO_ZERO.unix();
         let (seconds, nanoseconds) = time.map_or((0, 0), |time| {
             let nanoseconds = time.as_nanosecond() - i128::from(time.as_second()) * 1_000_000_000;
             let borrow = i64::from(nanoseconds < 0);

@@ -236,8 +236,8 @@ impl Writer<'_> {
     }
 }
 
-/// 0001-01-01T00:00:00Z, Go's zero time, in nanoseconds since 1970.
-const GO_ZERO_TIME: i128 = -62_135_596_800 * 1_000_000_000;
+/// Go's zero time, in nanoseconds since 1970.
+const GO_ZERO_TIME: i128 = crate::Time::GO_ZERO.unix() as i128 * 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub struct Time(i64);
 
 impl Time {
+    /// 0001-01-01T00:00:00Z: Go's zero time, which some clients write for a time that is not set.
+    pub const GO_ZERO: Self = Self(-62_135_596_800);
+
     /// Returns the second of `timestamp`.
     pub fn new(timestamp: Timestamp) -> Self {
         // Rounded towards the past, also before 1970.
@@ -27,7 +30,7 @@ impl Time {
     }
 
     /// Returns the seconds since 1970.
-    pub fn unix(self) -> i64 {
+    pub const fn unix(self) -> i64 {
         self.0
     }
 

@@ -52,11 +52,6 @@ pub trait PodView: Object {
     fn is_terminating(&self) -> bool {
         !self.is_finished() && self.is_being_deleted()
     }
-
-    /// `true` if the pod is ready.
-    fn is_ready(&self) -> bool {
-        self.readiness().is_ready
-    }
 }
 
 impl PodView for Pod {
@@ -116,12 +111,9 @@ mod kube {
 
     use super::{Arc, Object, PodView};
 
-    /// Second of Go's zero time, 0001-01-01T00:00:00Z.
-    const GO_ZERO: i64 = -62_135_596_800;
-
-    /// Returns `None` for Go's zero time, which means that the time is not set.
+    /// Returns `None` for Go's zero time.
     fn unless_zero(time: jiff::Timestamp) -> Option<Time> {
-        (time.as_second() != GO_ZERO).then(|| Time::new(time))
+        Some(Time::new(time)).filter(|time| *time != Time::GO_ZERO)
     }
 
     impl PodView for Pod {
