@@ -170,7 +170,7 @@ impl<R: Reservations> PodPools<R> {
         }
     }
 
-    /// Creates `count` pods. Names of earlier requests whose outcome is unknown are repeated first, so that no pod is created
+    /// Creates `count` pods. The names of earlier requests without a known result are repeated first, so that no pod is created
     /// twice.
     async fn create_pods(&self, key: &ObjectKey, pool: &PodPool, count: usize) -> Result<(), Error> {
         let uid: Arc<str> = pool.uid_str().into();
@@ -232,9 +232,7 @@ impl<R: Reservations> PodPools<R> {
 
     async fn delete_pods(&self, key: &ObjectKey, pool: &PodPool, pods: &[Arc<Pod>]) -> Result<(), Error> {
         let deletions = pods.iter().map(|pod| DeletedObject::of(&**pod));
-        self.own_writes.expect_deletions(key, deletions, |pod, uid| {
-            self.caches.pods.get(pod).is_some_and(|pod| pod.uid_str() == uid)
-        });
+        self.own_writes.expect_deletions(key, deletions, |pod, uid| self.caches.pods.contains(pod, uid));
         let api = self.client.api::<Pod>();
         let mut failed = None;
         for pod in pods {

@@ -111,6 +111,11 @@ impl<K: Object> Store<K> {
         self.state.read().table.get(key).cloned()
     }
 
+    /// Returns `true` if the store contains the object with `key` and `uid`, and not another one of the same name.
+    pub fn contains(&self, key: &ObjectKey, uid: &str) -> bool {
+        self.state.read().table.get(key).is_some_and(|object| object.uid_str() == uid)
+    }
+
     /// Returns all objects.
     pub fn list(&self) -> Vec<Arc<K>> {
         let state = self.state.read();

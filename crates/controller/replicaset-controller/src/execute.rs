@@ -69,9 +69,7 @@ impl Executor {
         let pods = deletions
             .iter()
             .map(|PodDeletion { pod, .. }| DeletedObject { key: pod.key.clone(), uid: Arc::clone(&pod.uid) });
-        self.own_writes.expect_deletions(&key, pods, |pod, uid| {
-            self.creator.pods.get(pod).is_some_and(|pod| *pod.uid == *uid)
-        });
+        self.own_writes.expect_deletions(&key, pods, |pod, uid| self.creator.pods.contains(pod, uid));
         for ratio in deletions.iter().filter_map(|deletion| deletion.age_ratio) {
             self.metrics.sorting_deletion_age_ratio(ratio);
         }
@@ -99,8 +97,8 @@ impl Executor {
             self.events.record(replica_set, EventType::Normal, "SuccessfulDelete", message);
             return Ok(());
         };
-        // The event of the deletion may have been handled before the expectation was set.
-        self.own_writes.expectations.deletion_observed(owner, &*deletion.pod.uid);
+        // A deletion that fails has no event.
+        self.own_writes.observe_deletion(owner, &deletion.pod.uid);
         if error.is_not_found() {
             trace!(%pod, "Pod has already been deleted");
             return Ok(());

@@ -229,10 +229,7 @@ impl<K: Object, P: Object> Mapping<K> for Owned<K, P> {
     /// expire, or until the progress deadline.
     fn replaced(&self) {
         let Some(own_writes) = &self.own_writes else { return };
-        let is_cached = |key: &ObjectKey, uid: &str| {
-            self.objects.read().get(key).is_some_and(|object| object.uid_str() == uid)
-        };
-        for owner in own_writes.observe_relist::<K>(is_cached) {
+        for owner in own_writes.observe_relist::<K>(|key, uid| self.objects.contains(key, uid)) {
             self.queue.add(owner);
         }
     }

@@ -37,6 +37,17 @@ mod objects {
     }
 
     #[test]
+    fn contains_compares_uids() {
+        let mut writer = writer();
+        let store = writer.reader();
+        let uid = object("a").uid_str().to_owned();
+        assert!(!store.contains(&key("a"), &uid));
+        apply(&mut writer, object("a"));
+        assert!(store.contains(&key("a"), &uid));
+        assert!(!store.contains(&key("a"), "former"));
+    }
+
+    #[test]
     fn remove_frees_the_slot() {
         let mut writer = writer();
         let store = writer.reader();
