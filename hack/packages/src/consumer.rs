@@ -21,7 +21,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let page = fs::read_to_string(page).map_err(failed("read docs/tutorial.md"))?;
     copy_blocks(&page, &operator)?;
     let manifest = operator.join("Cargo.toml");
-    let text = manifest_of_packages(workspace, &blocks(&page, "```toml").concat());
+    let block = page.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```"));
+    let (block, _) = block.ok_or_else(|| TaskError::Tutorial("no manifest".to_owned()))?;
+    let text = manifest_of_packages(workspace, block);
     fs::write(manifest, text).map_err(failed("write Cargo.toml"))?;
     // Cargo drops what the operator does not need.
     fs::copy(workspace.root.join("Cargo.lock"), operator.join("Cargo.lock"))
@@ -39,7 +41,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Writes each block whose comment names a file.
+/// Writes the blocks after comments that name a file.
 fn copy_blocks(page: &str, folder: &Path) -> Result<(), TaskError> {
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -52,12 +54,6 @@ fn copy_blocks(page: &str, folder: &Path) -> Result<(), TaskError> {
         fs::write(&file, block.join("\n") + "\n").map_err(failed(format!("write {name}")))?;
     }
     Ok(())
-}
-
-/// Returns the blocks that begin with `fence`.
-fn blocks<'a>(page: &'a str, fence: &str) -> Vec<&'a str> {
-    let blocks = page.split(fence).skip(1);
-    blocks.filter_map(|rest| rest.split_once("```")).map(|(block, _)| block).collect()
 }
 
 /// Returns the manifest of the tutorial with the packages in place of a checkout. All packages are dependencies of the tests, so
