@@ -30,8 +30,8 @@ impl<K: Kind<Decoder: Decode<K>>> OwnerClient<K> {
 }
 
 impl<K> OwnerClient<K> {
-    /// Creates the client of the owner `owner` of `owner_resource`. For types whose resource is known at run time only, see
-    /// [`ApiClient::api_for`].
+    /// Creates the client of the owner `owner` of `owner_resource`. [`ApiClient::api_for`] returns the `objects` of a type that
+    /// has no [`Kind`].
     pub fn with_api(objects: Api<K>, owner_resource: ApiResource, owner: ObjectKey) -> Self {
         let owners = objects.client().api_for(owner_resource);
         Self { objects, owners, owner, strategic: None }

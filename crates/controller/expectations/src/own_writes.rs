@@ -15,7 +15,7 @@ use crate::{
     WrittenObjects,
 };
 
-/// Object whose deletion is expected.
+/// Object of an expected deletion.
 ///
 /// DEVIATION: it is identified by its UID, and not by namespace and name as upstream: another object of the same name is not
 /// awaited.

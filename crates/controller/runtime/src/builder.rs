@@ -177,8 +177,8 @@ impl<P> ControllerBuilder<P> {
     ///
     /// The key is enqueued by the events that fulfil the expectations; no sync waits for the grace period of a pod. In case that
     /// the events never arrive, the reconciler returns the time at which the expectations
-    /// [expire](kcm_expectations::UidTrackingExpectations::expires_in). The control loop does not add such a delayed key by itself,
-    /// because it would remain in the queue after the events:
+    /// [expire](kcm_expectations::UidTrackingExpectations::expires_in). The control loop adds no such delayed key, because it
+    /// would remain in the queue after the events:
     ///
     /// ```
     /// # use std::sync::Arc;

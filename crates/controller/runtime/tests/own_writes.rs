@@ -1,4 +1,4 @@
-//! A controller of pods with records of its own writes, as a user writes it.
+//! Controller of pods that uses `OwnWrites`.
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{mem, sync::Arc, time::Duration};
@@ -152,7 +152,7 @@ async fn settle<K: SetResourceVersion + Clone>(source: &FakeSource<K>, informer:
     }
 }
 
-/// 4, 2 and 6 pods, whose grace period does not end: no sync waits for it, and none creates a pod twice.
+/// 4, 2 and 6 pods with a grace period that does not end: no sync waits for it, and none creates a pod twice.
 #[tokio::test]
 async fn pods_that_terminate_slowly() {
     let env = TestEnv::new();

@@ -14,7 +14,7 @@ pub struct Problem(pub String);
 ///
 /// # Panics
 ///
-/// If promtool cannot be run.
+/// If promtool ends while it reads.
 ///
 /// ```
 /// let text = "# HELP up Target is up.\n# TYPE up gauge\nup 1\n";
