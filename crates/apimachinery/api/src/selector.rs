@@ -124,6 +124,17 @@ impl Selector {
         Ok(Self(Kind::All(requirements)))
     }
 
+    /// Returns a selector of the objects that have all of `labels`.
+    ///
+    /// Upstream counterpart: `labels.ValidatedSelectorFromSet`.
+    ///
+    /// # Errors
+    ///
+    /// If a key or a value is invalid.
+    pub fn from_set(labels: &Labels) -> Result<Self, SelectorError> {
+        Self::new(Some(&LabelSelector { match_labels: labels.clone(), ..LabelSelector::default() }))
+    }
+
     /// `true` if `labels` meet all requirements.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.matches_values(|key| labels.get(key).map(String::as_str))
