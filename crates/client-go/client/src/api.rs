@@ -1,5 +1,7 @@
 //! Typed access to the objects of one resource.
 
+#[cfg(feature = "kube")]
+mod finalizers;
 mod names;
 mod options;
 mod patch;

@@ -163,6 +163,13 @@ impl<K: Object> Store<K> {
         self.read().last_sync_resource_version().map(str::to_owned)
     }
 
+    /// Returns a function that returns [`last_sync_resource_version`](Self::last_sync_resource_version), for users that do not
+    /// know the type of the objects.
+    pub fn version_reader(&self) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+        let store = self.clone();
+        Arc::new(move || store.last_sync_resource_version())
+    }
+
     /// Returns the newest resource version of the objects in `namespace`.
     ///
     /// It is newer than [that of the store](Self::last_sync_resource_version) if the store has a source per namespace and
