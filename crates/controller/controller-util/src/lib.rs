@@ -11,6 +11,7 @@
 //! | [`filters`] | active and terminating pods |
 //! | [`ranking`] | order in which surplus pods are deleted |
 //! | [`availability`] | `minReadySeconds` |
+//! | [`OwnedObjects`] | creation of each object once, and deletion, with expectations |
 //! | [`slow_start`] | requests in growing batches that stop at the first failure |
 //!
 //! Not part of this crate: the control loop (`kcm-runtime`), HTTP, decisions of one controller, conditions, statuses.
@@ -21,6 +22,7 @@ pub mod availability;
 pub mod control;
 pub mod filters;
 pub mod index;
+mod owned_objects;
 pub mod pod_manifest;
 mod pod_view;
 pub mod ranking;
@@ -30,6 +32,7 @@ pub use control::{DeploymentControl, PodControl, ReplicaSetControl};
 pub use index::{
     deployment_index, deployment_indexers, pod_index, pod_indexers, replica_set_index, replica_set_indexers,
 };
+pub use owned_objects::{CreateError, Created, Creation, Deleted, OwnedObjects};
 pub use pod_manifest::{ManifestError, PodManifest};
 pub use pod_view::PodView;
 pub use slow_start::slow_start_batch;

@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{PodControl, ReplicaSetControl};
+use kcm_controller_util::{CreateError, OwnedObjects, PodControl, ReplicaSetControl};
 use kcm_events::EventRecorder;
-use kcm_expectations::{GroupResource, OwnWrites, ReadVersion};
-use kcm_informer::{Object, SharedInformer, Store};
+use kcm_expectations::{GroupResource, OwnWrites};
+use kcm_informer::SharedInformer;
 use kcm_runtime::{Controller, ErrorClass, NoSyncMetrics, Reconciler, Requeue, SyncMetrics};
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ use tracing::{Span, error_span, field::Empty};
 
 use crate::{
     Inspection, KindConfig, ManageError, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError,
-    create::PodCreator, events::ReplicaSetEvents, execute::Executor, handlers, sync::Syncer,
+    events::ReplicaSetEvents, execute::Executor, handlers, sync::Syncer,
 };
 
 /// Maximum number of pods that one sync creates or deletes.
@@ -114,28 +114,26 @@ impl ReplicaSetController {
     pub fn new(config: ReplicaSetControllerConfig) -> Self {
         let ReplicaSetControllerConfig { clock, random, pods, replica_sets, options, .. } = config;
         let kind_config = options.kind_config;
-        // Pods also if own writes are not awaited: `PodCreator` lowers expectations twice for a pod that was created by a
+        // Pods also if own writes are not awaited: `OwnedObjects` lowers expectations twice for a pod that was created by a
         // request without a response.
-        let mut caches = vec![(GroupResource::PODS, read_version(pods.store()))];
+        let mut caches = vec![(GroupResource::PODS, pods.store().version_reader())];
         if kind_config.reads_own_writes {
-            caches.push((GroupResource::REPLICA_SETS, read_version(replica_sets.store())));
+            caches.push((GroupResource::REPLICA_SETS, replica_sets.store().version_reader()));
         }
         let own_writes = Arc::new(OwnWrites::new(Arc::clone(&clock), caches));
         let events = Arc::new(ReplicaSetEvents { kind_config, recorder: config.recorder });
-        let creator = PodCreator {
+        let owned_pods = OwnedObjects {
             clock: Arc::clone(&clock),
             random,
-            pods: pods.store(),
-            pod_control: Arc::clone(&config.pod_control),
+            cache: pods.store(),
+            resource: GroupResource::PODS,
             own_writes: Arc::clone(&own_writes),
-            events: Arc::clone(&events),
         };
         let executor = Executor {
-            creator,
+            pods: owned_pods,
             pod_control: config.pod_control,
             replica_set_control: config.replica_set_control,
             metrics: options.metrics,
-            own_writes: Arc::clone(&own_writes),
             events,
         };
         let syncer = Syncer {
@@ -217,11 +215,10 @@ impl Reconciler for Syncer {
             SyncError::NotReady(_) => ErrorClass::StaleCache,
             SyncError::Status(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
             SyncError::Status(error)
-            | SyncError::Manage { source: ManageError::Create(error) | ManageError::Delete(error), .. }
-                if error.is_unavailable() =>
-            {
-                ErrorClass::Unavailable
-            }
+            | SyncError::Manage {
+                source: ManageError::Create(CreateError::Api(error)) | ManageError::Delete(error),
+                ..
+            } if error.is_unavailable() => ErrorClass::Unavailable,
             SyncError::Claim(errors) if errors.are_unavailable() => ErrorClass::Unavailable,
             _ => ErrorClass::Failed,
         }
@@ -237,10 +234,6 @@ impl Reconciler for Syncer {
     fn span(&self, key: &ObjectKey) -> Span {
         error_span!("sync", replicaSet = %key, uid = Empty)
     }
-}
-
-fn read_version<K: Object>(store: Store<K>) -> ReadVersion {
-    Arc::new(move || store.last_sync_resource_version())
 }
 
 #[cfg(test)]

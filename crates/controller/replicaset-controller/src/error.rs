@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
 use kcm_controller_ref_manager::ClaimErrors;
-use kcm_controller_util::ManifestError;
+use kcm_controller_util::{CreateError, ManifestError};
 use kcm_expectations::NotReady;
 use thiserror::Error;
 
@@ -38,10 +38,7 @@ pub enum ManageError {
     Manifest(Arc<ManifestError>),
     /// The creation of a pod failed.
     #[error(transparent)]
-    Create(ApiError),
-    /// An earlier creation of a pod failed, and may still be executed.
-    #[error("{0}")]
-    Pending(Arc<str>),
+    Create(CreateError),
     /// The deletion of a pod failed.
     #[error("unable to delete pods: {0}")]
     Delete(#[source] ApiError),

@@ -2,26 +2,23 @@
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicaSetStatus};
+use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, ReplicaSetStatus};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_controller_util::{PodControl, ReplicaSetControl};
+use kcm_controller_util::{OwnedObjects, PodControl, ReplicaSetControl};
 use kcm_events::EventType;
-use kcm_expectations::{DeletedObject, OwnWrites};
+use kcm_expectations::DeletedObject;
 use tracing::{debug, trace};
 
 use crate::{
-    ManageError, Plan, PodDeletion, ReplicaSetMetrics, create::PodCreator, events::ReplicaSetEvents,
-    performed::Performed,
+    ManageError, Plan, PodDeletion, ReplicaSetMetrics, events::ReplicaSetEvents, performed::Performed,
 };
 
 /// Performs plans and status updates.
 pub(crate) struct Executor {
-    pub(crate) creator: PodCreator,
+    pub(crate) pods: OwnedObjects<Pod>,
     pub(crate) pod_control: Arc<dyn PodControl>,
     pub(crate) replica_set_control: Arc<dyn ReplicaSetControl>,
     pub(crate) metrics: Arc<dyn ReplicaSetMetrics>,
-    pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) events: Arc<ReplicaSetEvents>,
 }
 
@@ -50,7 +47,7 @@ impl Executor {
             Plan::Nothing { .. } => Performed::default(),
             Plan::CreatePods { count, .. } => {
                 debug!(need, creating = count, "Too few replicas");
-                self.creator.create_pods(replica_set, owner, *count).await
+                self.create_pods(replica_set, owner, *count).await
             }
             Plan::DeletePods { pods, .. } => {
                 debug!(need, deleting = pods.len(), "Too many replicas");
@@ -65,48 +62,37 @@ impl Executor {
         owner: &OwnerIdentity,
         deletions: &[PodDeletion],
     ) -> Performed {
-        let key = owner.key();
-        let pods = deletions
-            .iter()
-            .map(|PodDeletion { pod, .. }| DeletedObject { key: pod.key.clone(), uid: Arc::clone(&pod.uid) });
-        self.own_writes.expect_deletions(&key, pods, |pod, uid| self.creator.pods.contains(pod, uid));
         for ratio in deletions.iter().filter_map(|deletion| deletion.age_ratio) {
             self.metrics.sorting_deletion_age_ratio(ratio);
         }
-        let requests = deletions.iter().map(|deletion| self.delete_pod(replica_set, &key, deletion));
-        let mut requests: FuturesUnordered<_> = requests.collect();
-        let mut performed = Performed::default();
-        while let Some(result) = requests.next().await {
-            // A pod that did not exist any more has an event as well.
-            performed.has_events |= result.is_ok();
-            performed.error = performed.error.or(result.err());
+        let requests = deletions
+            .iter()
+            .map(|deletion| (DeletedObject::of(&*deletion.pod), self.delete_pod(replica_set, deletion)));
+        let deleted = self.pods.delete(&owner.key(), requests).await;
+        Performed {
+            error: deleted.error.map(ManageError::Delete),
+            has_events: deleted.has_events,
+            retry_after: None,
         }
-        performed
     }
 
-    async fn delete_pod(
-        &self,
-        replica_set: &ReplicaSet,
-        owner: &ObjectKey,
-        deletion: &PodDeletion,
-    ) -> Result<(), ManageError> {
+    async fn delete_pod(&self, replica_set: &ReplicaSet, deletion: &PodDeletion) -> Result<(), ApiError> {
         let pod = &deletion.pod.key;
         debug!(%pod, reason = %deletion.reason, "Deleting pod");
-        let Err(error) = self.pod_control.delete_pod(pod).await else {
-            let message = format!("Deleted pod: {}", pod.name);
-            self.events.record(replica_set, EventType::Normal, "SuccessfulDelete", message);
-            return Ok(());
-        };
-        // A deletion that fails has no event.
-        self.own_writes.observe_deletion(owner, &deletion.pod.uid);
-        if error.is_not_found() {
-            trace!(%pod, "Pod has already been deleted");
-            return Ok(());
+        let result = self.pod_control.delete_pod(pod).await;
+        match &result {
+            Ok(()) => {
+                let message = format!("Deleted pod: {}", pod.name);
+                self.events.record(replica_set, EventType::Normal, "SuccessfulDelete", message);
+            }
+            Err(error) if error.is_not_found() => trace!(%pod, "Pod has already been deleted"),
+            Err(error) => {
+                debug!(%pod, err = %error, "Failed to delete pod, decremented expectations");
+                let message = format!("Error deleting: {error}");
+                self.events.record(replica_set, EventType::Warning, "FailedDelete", message);
+            }
         }
-        debug!(%pod, err = %error, "Failed to delete pod, decremented expectations");
-        let message = format!("Error deleting: {error}");
-        self.events.record(replica_set, EventType::Warning, "FailedDelete", message);
-        Err(ManageError::Delete(error))
+        result
     }
 
     /// Writes `status` if it differs from the cached status. Returns the ReplicaSet that the API server returned, or the

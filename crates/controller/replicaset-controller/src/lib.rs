@@ -14,7 +14,7 @@
 //! | pods to delete | `plan/pods_to_delete.rs` | yes |
 //! | reasons | `plan/reason.rs` | yes |
 //! | create and delete pods, update the status | `execute.rs` | |
-//! | create each pod once | `create.rs` | |
+//! | requests and events of created pods | `create.rs` | |
 //! | status and conditions | `status.rs` | yes |
 //! | own writes that the caches do not contain yet | [`kcm_expectations`] | |
 //!

@@ -179,7 +179,7 @@ impl OwnerControl<Pod> for PodOwnerControl<'_> {
         // As upstream, a sync does not wait for a released pod.
         if patch.is_adoption() {
             let (key, uid) = (self.owner.key(), Arc::clone(&self.owner.uid));
-            let versions = &self.executor.own_writes.versions;
+            let versions = &self.executor.pods.own_writes.versions;
             versions.wrote_at(&key, uid, GroupResource::PODS, &pod.resource_version);
         }
         Ok(pod)

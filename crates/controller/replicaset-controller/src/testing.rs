@@ -15,9 +15,11 @@ use kcm_api::{
 };
 use kcm_clock::{Clock, FakeClock, Random, SeededRandom, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers};
+use kcm_controller_util::{
+    OwnedObjects, PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers,
+};
 use kcm_events::FakeRecorder;
-use kcm_expectations::{GroupResource, OwnWrites, ReadVersion};
+use kcm_expectations::{GroupResource, OwnWrites};
 use kcm_informer::{
     EventHandler, InformerConfig, SharedInformer, StoreWriter,
     testing::{FakeSource, SetResourceVersion},
@@ -28,8 +30,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
-    REPLICA_SET, ReplicaSetMetrics, create::PodCreator, events::ReplicaSetEvents, execute::Executor,
-    handlers, sync::Syncer,
+    REPLICA_SET, ReplicaSetMetrics, events::ReplicaSetEvents, execute::Executor, handlers, sync::Syncer,
 };
 
 /// Current time of all tests.
@@ -367,28 +368,25 @@ impl World {
         let cluster = Arc::new(Cluster::default());
         let recorder = Arc::new(FakeRecorder::new());
         let metrics = Arc::new(Metrics::default());
-        let (pod_store, replica_set_store) = (pods.reader(), replica_sets.reader());
-        let versions: [(_, ReadVersion); 2] = [
-            (GroupResource::PODS, Arc::new(move || pod_store.last_sync_resource_version())),
-            (GroupResource::REPLICA_SETS, Arc::new(move || replica_set_store.last_sync_resource_version())),
+        let versions = [
+            (GroupResource::PODS, pods.reader().version_reader()),
+            (GroupResource::REPLICA_SETS, replica_sets.reader().version_reader()),
         ];
         let caches = versions.into_iter().filter(|_| is_consistent);
         let own_writes = Arc::new(OwnWrites::new(expectations_clock, caches));
         let events = Arc::new(ReplicaSetEvents { kind_config: REPLICA_SET, recorder: recorder.clone() });
-        let creator = PodCreator {
+        let owned_pods = OwnedObjects {
             clock: Arc::new(clock.clone()),
             random,
-            pods: pods.reader(),
-            pod_control: cluster.clone(),
+            cache: pods.reader(),
+            resource: GroupResource::PODS,
             own_writes: own_writes.clone(),
-            events: events.clone(),
         };
         let executor = Executor {
-            creator,
+            pods: owned_pods,
             pod_control: cluster.clone(),
             replica_set_control: cluster.clone(),
             metrics: metrics.clone(),
-            own_writes: own_writes.clone(),
             events,
         };
         let syncer = Syncer {

@@ -387,8 +387,8 @@ async fn retries_failed_syncs_with_growing_delays() {
 
 #[test]
 fn errors_of_an_unavailable_api_server_are_separate() {
-    let create = |error| {
-        let source = ManageError::Create(error);
+    let create = |error: ApiError| {
+        let source = ManageError::Create(error.into());
         Syncer::classify(&SyncError::Manage { source, next_availability: None })
     };
     assert_eq!(

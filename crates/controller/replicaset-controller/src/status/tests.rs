@@ -179,7 +179,7 @@ fn test_calculate_status_terminating_replicas() {
 fn conditions(pods: usize, known: &serde_json::Value, error: Option<&str>) -> Vec<ReplicaSetCondition> {
     let pods = (0..pods).map(|_| pod("p")).collect();
     let view = view(subject(0, &json!({"conditions": known})), pods);
-    let error = error.map(|message| ManageError::Create(refusal(message)));
+    let error = error.map(|message| ManageError::Create(refusal(message).into()));
     calculate_status(&view, error.as_ref(), now()).conditions
 }
 
