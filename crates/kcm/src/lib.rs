@@ -49,16 +49,22 @@ pub use kcm_workqueue as workqueue;
 
 /// Items that most operators use: `use kcm::prelude::*`.
 pub mod prelude {
+    #[cfg(feature = "kube")]
+    pub use kcm_client::OwnerClient;
     pub use kcm_client::{
         Api, ApiClient, ApiError, ApplyOptions, ClientFactory, DeleteOptions, ListParams, Patch,
+        Preconditions, RateLimit,
     };
     pub use kcm_clock::{Clock, Random};
+    pub use kcm_controller_ref_manager::{OwnerIdentity, claim};
+    pub use kcm_controller_util::{Creation, OwnedObjects, pod_indexers};
     pub use kcm_events::{EventRecorder, EventType, ObjectReference};
     pub use kcm_informer::{IndexName, Indexers, Object, SharedInformer, Store};
     #[cfg(feature = "manager")]
     pub use kcm_manager::{Context, Manager, ProgramOptions};
     pub use kcm_runtime::{
-        Controller, DeletedObject, ErrorClass, ObjectKey, OwnWrites, Reconciler, Requeue, Watch, predicate,
+        Controller, DeletedObject, ErrorClass, ObjectKey, OwnWrites, Reconciler, Requeue, Watch, owner_of,
+        predicate,
     };
 }
 

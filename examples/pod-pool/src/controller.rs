@@ -7,16 +7,15 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kcm::{
-    api::{LabelSelector, Selector},
+    api::Selector,
     client::{OwnerClient, Preconditions},
-    clock::generate_name,
-    expectations::{DeletedObject, GroupResource, NotReady},
+    expectations::NotReady,
     owners::{ClaimErrors, OwnerIdentity, claim},
     prelude::*,
     runtime::owner_of,
     workload::{
+        CreateError, Creation, OwnedObjects,
         index::{orphan_pods, pods_of},
-        slow_start_batch,
     },
 };
 use serde_json::json;
@@ -43,6 +42,9 @@ pub enum Error {
     /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// A pod was not created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
     /// A pod was not adopted or released.
     #[error(transparent)]
     Claim(#[from] ClaimErrors),
@@ -79,8 +81,8 @@ impl Caches {
 pub struct PodPools<R> {
     /// Caches.
     pub caches: Caches,
-    /// Creations and deletions that the caches may not contain.
-    pub own_writes: Arc<OwnWrites>,
+    /// Creates and deletes pods.
+    pub owned_pods: OwnedObjects<Pod>,
     /// External system.
     pub reservations: R,
     /// Last reservations, by UID.
@@ -91,17 +93,15 @@ pub struct PodPools<R> {
     pub recorder: Arc<dyn EventRecorder>,
     /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Source of the names of pods.
-    pub random: Arc<dyn Random>,
 }
 
 impl<R: Reservations> Reconciler for PodPools<R> {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, Error> {
-        let is_current = self.own_writes.begin(key, |pod| self.caches.pods.get(pod).is_some())?;
+        let is_current = self.owned_pods.begin(key)?;
         let Some(pool) = self.caches.pools.get(key) else {
-            self.own_writes.forget(key);
+            self.owned_pods.own_writes.forget(key);
             return Ok(Requeue::Done);
         };
         let pods = self.claim(&pool).await?;
@@ -119,7 +119,7 @@ impl<R: Reservations> Reconciler for PodPools<R> {
             self.perform(key, &pool, operation).await?;
         }
         // The events of own writes may never arrive.
-        let again = plan.again.or_else(|| self.own_writes.expectations.expires_in(key));
+        let again = plan.again.or_else(|| self.owned_pods.own_writes.expectations.expires_in(key));
         Ok(again.map_or(Requeue::Done, Requeue::After))
     }
 
@@ -136,8 +136,7 @@ impl<R: Reservations> Reconciler for PodPools<R> {
 impl<R: Reservations> PodPools<R> {
     /// Returns the pods of the pool. Adopts and releases pods by their labels.
     async fn claim(&self, pool: &PodPool) -> Result<Vec<Arc<Pod>>, Error> {
-        let labels = LabelSelector { match_labels: pool.spec.selector.clone(), ..LabelSelector::default() };
-        let Ok(selector) = Selector::new(Some(&labels)) else { return Ok(Vec::new()) };
+        let Ok(selector) = Selector::from_set(&pool.spec.selector) else { return Ok(Vec::new()) };
         let owner = OwnerIdentity::of(pool);
         let pods: Vec<_> = {
             let cache = self.caches.pods.read();
@@ -148,10 +147,16 @@ impl<R: Reservations> PodPools<R> {
 
     async fn perform(&self, key: &ObjectKey, pool: &PodPool, operation: Operation) -> Result<(), Error> {
         match operation {
-            Operation::AddFinalizer => self.set_finalizer(key, pool, true).await,
-            Operation::RemoveFinalizer => self.set_finalizer(key, pool, false).await,
+            Operation::AddFinalizer => {
+                self.client.api().add_finalizer(pool, FINALIZER).await?;
+                Ok(())
+            }
+            Operation::RemoveFinalizer => {
+                self.client.api().remove_finalizer(pool, FINALIZER).await?;
+                Ok(())
+            }
             Operation::WriteStatus(status) => self.write_status(key, &status).await,
-            Operation::CreatePods(count) => self.create_pods(key, pool, count).await,
+            Operation::CreatePods(count) => self.create_pods(pool, count).await,
             Operation::DeletePods(pods) => self.delete_pods(key, pool, &pods).await,
             Operation::Reserve(seats) => {
                 self.reservations.reserve(pool.uid_str(), seats).await?;
@@ -170,109 +175,29 @@ impl<R: Reservations> PodPools<R> {
         }
     }
 
-    /// Creates `count` pods. The names of earlier requests without a known result are repeated first, so that no pod is created
-    /// twice.
-    async fn create_pods(&self, key: &ObjectKey, pool: &PodPool, count: usize) -> Result<(), Error> {
-        let uid: Arc<str> = pool.uid_str().into();
-        let base = format!("{}-", key.name);
-        let pending = self.own_writes.names.pending(key, &uid).into_iter().map(|(name, _)| name);
-        let new = std::iter::repeat_with(|| generate_name(&*self.random, &base).into());
-        let mut names = pending.chain(new).take(count);
-        self.own_writes.expectations.expect_creations(key, count);
-        let create = || self.create_pod(key, &uid, pool, names.next());
-        let (created, error) = slow_start_batch(count, 1, create).await;
-        let created = created.len();
-        let failed = i64::try_from(count - created).unwrap_or(i64::MAX);
-        self.own_writes.expectations.lower(key, failed, 0);
-        if created > 0 {
-            self.event(pool, EventType::Normal, "SuccessfulCreate", format!("Created {created} pods"));
-        }
-        match error {
-            None => Ok(()),
-            Some(error) => {
-                self.event(pool, EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
-                Err(error.into())
-            }
-        }
-    }
-
-    async fn create_pod(
-        &self,
-        key: &ObjectKey,
-        uid: &Arc<str>,
-        pool: &PodPool,
-        name: Option<Arc<str>>,
-    ) -> Result<(), ApiError> {
-        let Some(name) = name else { return Ok(()) };
-        let OwnWrites { names, .. } = &*self.own_writes;
-        let pods = self.client.api::<Pod>();
-        let mut pod = pod(pool);
-        pod.metadata.name = Some(name.to_string());
-        let earlier = names.requested(key, uid, &name, self.clock.monotonic());
-        let created = match pods.create(&pod).await {
-            // An earlier request has created it.
-            Err(error) if error.is_already_exists() => {
-                pods.get(&ObjectKey { namespace: key.namespace.clone(), name: name.clone() }).await
-            }
-            created => created,
-        };
-        match created {
-            Ok(pod) => {
-                names.remove(key, &name);
-                self.own_writes.created(key, uid, GroupResource::PODS, pod.resource_version_str(), true);
-                Ok(())
-            }
-            Err(error) => {
-                let unresolved = (!error.is_definite_refusal()).then(|| error.to_string().into());
-                names.failed(key, &name, earlier, unresolved, self.clock.monotonic());
-                Err(error)
-            }
-        }
+    async fn create_pods(&self, pool: &PodPool, count: usize) -> Result<(), Error> {
+        let creation = PoolPods { pool, pod: pod(pool), pods: self.client.api(), recorder: &*self.recorder };
+        let created = self.owned_pods.create(&OwnerIdentity::of(pool), count, &creation).await;
+        Ok(created.error.map_or(Ok(()), Err)?)
     }
 
     async fn delete_pods(&self, key: &ObjectKey, pool: &PodPool, pods: &[Arc<Pod>]) -> Result<(), Error> {
-        let deletions = pods.iter().map(|pod| DeletedObject::of(&**pod));
-        self.own_writes.expect_deletions(key, deletions, |pod, uid| self.caches.pods.contains(pod, uid));
         let api = self.client.api::<Pod>();
-        let mut failed = None;
-        for pod in pods {
+        let delete = async |pod: Arc<Pod>| {
             let options =
-                DeleteOptions { preconditions: Preconditions::uid_of(&**pod), ..DeleteOptions::default() };
-            if let Err(error) = api.delete(&pod.key(), &options).await {
-                self.own_writes.observe_deletion(key, pod.uid_str());
-                if !error.is_not_found() && !error.is_conflict() {
-                    failed = failed.or(Some(error));
-                }
-            }
-        }
-        match failed {
-            None => {
-                self.event(
-                    pool,
-                    EventType::Normal,
-                    "SuccessfulDelete",
-                    format!("Deleted {} pods", pods.len()),
-                );
-                Ok(())
-            }
-            Some(error) => Err(error.into()),
-        }
+                DeleteOptions { preconditions: Preconditions::uid_of(&*pod), ..DeleteOptions::default() };
+            api.delete(&pod.key(), &options).await?;
+            let message = format!("Deleted pod {}", pod.key().name);
+            self.recorder.event(&ObjectReference::of(pool), EventType::Normal, "SuccessfulDelete", message);
+            Ok(())
+        };
+        let requests = pods.iter().map(|pod| (DeletedObject::of(&**pod), delete(Arc::clone(pod))));
+        let deleted = self.owned_pods.delete(key, requests).await;
+        Ok(deleted.error.map_or(Ok(()), Err)?)
     }
 
     async fn write_status(&self, key: &ObjectKey, status: &PodPoolStatus) -> Result<(), Error> {
         self.client.api::<PodPool>().patch_status(key, &Patch::merge(&json!({ "status": status }))).await?;
-        Ok(())
-    }
-
-    /// Adds or removes the finalizer. The resource version makes the request fail if the cache is behind.
-    async fn set_finalizer(&self, key: &ObjectKey, pool: &PodPool, present: bool) -> Result<(), Error> {
-        let mut finalizers = pool.metadata.finalizers.clone().unwrap_or_default();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        if present {
-            finalizers.push(FINALIZER.to_owned());
-        }
-        let metadata = json!({"resourceVersion": pool.resource_version_str(), "finalizers": finalizers});
-        self.client.api::<PodPool>().patch(key, &Patch::merge(&json!({ "metadata": metadata }))).await?;
         Ok(())
     }
 
@@ -282,5 +207,48 @@ impl<R: Reservations> PodPools<R> {
 
     fn reserved(&self) -> std::sync::MutexGuard<'_, HashMap<String, Reservation>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Requests and events of the pods of a pool.
+struct PoolPods<'a> {
+    pool: &'a PodPool,
+    /// Pod without a name.
+    pod: Pod,
+    pods: Api<Pod>,
+    recorder: &'a dyn EventRecorder,
+}
+
+impl PoolPods<'_> {
+    fn event(&self, type_: EventType, reason: &str, message: String) {
+        self.recorder.event(&ObjectReference::of(self.pool), type_, reason, message);
+    }
+}
+
+impl Creation<Pod> for PoolPods<'_> {
+    fn generate_name(&self) -> &str {
+        self.pod.metadata.generate_name.as_deref().unwrap_or_default()
+    }
+
+    async fn create(&self, key: &ObjectKey) -> Result<Pod, ApiError> {
+        let mut pod = self.pod.clone();
+        pod.metadata.name = Some(key.name.to_string());
+        self.pods.create(&pod).await
+    }
+
+    async fn find(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError> {
+        self.pods.find(key).await
+    }
+
+    fn adopts(&self, orphan: &Pod) -> bool {
+        selects(self.pool, orphan)
+    }
+
+    fn created(&self, pod: &Pod) {
+        self.event(EventType::Normal, "SuccessfulCreate", format!("Created pod {}", pod.key().name));
+    }
+
+    fn failed(&self, _: &ObjectKey, error: &ApiError) {
+        self.event(EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
     }
 }

@@ -101,8 +101,12 @@ impl Reconciler for WebsiteReconciler {
 impl WebsiteReconciler {
     async fn perform(&self, key: &ObjectKey, website: &Website, operation: &Operation) -> Result<(), Error> {
         match operation {
-            Operation::AddFinalizer => self.set_finalizer(key, website, true).await?,
-            Operation::RemoveFinalizer => self.set_finalizer(key, website, false).await?,
+            Operation::AddFinalizer => {
+                self.client.api().add_finalizer(website, FINALIZER).await?;
+            }
+            Operation::RemoveFinalizer => {
+                self.client.api().remove_finalizer(website, FINALIZER).await?;
+            }
             Operation::ApplyDeployment(object) => {
                 apply(&self.client.api::<Deployment>(), key, object).await?;
                 self.event(website, EventType::Normal, "Applied", "Applied Deployment".to_owned());
@@ -129,20 +133,6 @@ impl WebsiteReconciler {
     async fn write_status(&self, key: &ObjectKey, status: &WebsiteStatus) -> Result<(), Error> {
         let patch = Patch::merge(&json!({ "status": status }));
         self.client.api::<Website>().patch_status(key, &patch).await?;
-        Ok(())
-    }
-
-    /// Adds or removes the finalizer. The resource version makes the request fail if the cache is behind.
-    async fn set_finalizer(&self, key: &ObjectKey, website: &Website, present: bool) -> Result<(), Error> {
-        let mut finalizers = website.metadata.finalizers.clone().unwrap_or_default();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        if present {
-            finalizers.push(FINALIZER.to_owned());
-        }
-        let patch = Patch::merge(&json!({
-            "metadata": {"resourceVersion": website.resource_version_str(), "finalizers": finalizers},
-        }));
-        self.client.api::<Website>().patch(key, &patch).await?;
         Ok(())
     }
 
