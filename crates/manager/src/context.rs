@@ -35,11 +35,12 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Required dependencies, without metrics. Leader election runs on the runtime of the caller.
+    /// Required dependencies, without metrics. Leader election runs on the runtime of the caller. `clock` replaces that of
+    /// `clients`.
     pub fn new(clients: &ClientFactory, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Self {
         let (clock, random) = (Arc::clone(clock), Arc::clone(random));
         Self {
-            clients: clients.clone(),
+            clients: clients.with_clock(Arc::clone(&clock)),
             clock,
             random,
             metrics: None,

@@ -256,6 +256,14 @@ impl ClientFactory {
         Self { retries: false, ..self.clone() }
     }
 
+    /// Returns a factory of clients whose rate limits, timeouts and retries are measured by `clock`.
+    #[must_use]
+    pub fn with_clock(&self, clock: Arc<dyn Clock>) -> Self {
+        let mut this = self.clone();
+        this.options.clock = clock;
+        this
+    }
+
     /// Creates a client with a name and a rate limit. A controller's events use the same client, so that they share
     /// the rate limit (US-1.3).
     pub fn client(&self, name: &str, limit: RateLimit) -> ApiClient {
