@@ -157,7 +157,7 @@ impl<R: Reservations> PodPools<R> {
             }
             Operation::WriteStatus(status) => self.write_status(key, &status).await,
             Operation::CreatePods(count) => self.create_pods(pool, count).await,
-            Operation::DeletePods(pods) => self.delete_pods(key, pool, &pods).await,
+            Operation::DeletePods(pods) => self.delete_pods(pool, &pods).await,
             Operation::Reserve(seats) => {
                 self.reservations.reserve(pool.uid_str(), seats).await?;
                 let reservation = Reservation { seats, at: self.clock.now() };
@@ -181,7 +181,7 @@ impl<R: Reservations> PodPools<R> {
         Ok(created.error.map_or(Ok(()), Err)?)
     }
 
-    async fn delete_pods(&self, key: &ObjectKey, pool: &PodPool, pods: &[Arc<Pod>]) -> Result<(), Error> {
+    async fn delete_pods(&self, pool: &PodPool, pods: &[Arc<Pod>]) -> Result<(), Error> {
         let api = self.client.api::<Pod>();
         let delete = async |pod: Arc<Pod>| {
             let options =
@@ -191,8 +191,8 @@ impl<R: Reservations> PodPools<R> {
             self.recorder.event(&ObjectReference::of(pool), EventType::Normal, "SuccessfulDelete", message);
             Ok(())
         };
-        let requests = pods.iter().map(|pod| (DeletedObject::of(&**pod), delete(Arc::clone(pod))));
-        let deleted = self.owned_pods.delete(key, requests).await;
+        let requests = pods.iter().map(|pod| (Arc::clone(pod), delete(Arc::clone(pod))));
+        let deleted = self.owned_pods.delete(&OwnerIdentity::of(pool), requests).await;
         Ok(deleted.error.map_or(Ok(()), Err)?)
     }
 

@@ -7,8 +7,9 @@ use std::{fmt, sync::Arc};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use kcm_api::{ApiError, ObjectKey};
 use kcm_clock::{Clock, Random};
+use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_expectations::{DeletedObject, GroupResource, NotReady, OwnWrites};
-use kcm_informer::{Object, Store};
+use kcm_informer::{Object, Store, is_newer};
 
 pub use creation::{CreateError, Created, Creation};
 
@@ -61,24 +62,26 @@ impl<K: Object> OwnedObjects<K> {
     /// or expire.
     pub async fn delete<F>(
         &self,
-        owner: &ObjectKey,
-        deletions: impl IntoIterator<Item = (DeletedObject, F)>,
+        owner: &OwnerIdentity,
+        deletions: impl IntoIterator<Item = (Arc<K>, F)>,
     ) -> Deleted
     where
         F: Future<Output = Result<(), ApiError>>,
     {
-        let (objects, requests): (Vec<_>, Vec<_>) = deletions.into_iter().unzip();
+        let key = owner.key();
+        let (objects, requests): (Vec<Arc<K>>, Vec<F>) = deletions.into_iter().unzip();
+        let expected = objects.iter().map(|object| DeletedObject::of(&**object));
         self.own_writes
-            .expect_deletions(owner, objects.iter().cloned(), |key, uid| self.cache.contains(key, uid));
-        let request = async |object: DeletedObject, request: F| {
+            .expect_deletions(&key, expected, |object, uid| self.is_reported(owner, &objects, object, uid));
+        let request = async |object: Arc<K>, request: F| {
             let result = request.await;
             if result.is_err() {
                 // A deletion that fails has no event.
-                self.own_writes.observe_deletion(owner, &object.uid);
+                self.own_writes.observe_deletion(&key, object.uid_str());
             }
             result
         };
-        let requests = objects.into_iter().zip(requests);
+        let requests = objects.iter().cloned().zip(requests);
         let mut requests: FuturesUnordered<_> =
             requests.map(|(object, future)| request(object, future)).collect();
         let mut deleted = Deleted::default();
@@ -89,6 +92,21 @@ impl<K: Object> OwnedObjects<K> {
             }
         }
         deleted
+    }
+
+    /// Returns `true` if the event of the deletion of an object will name `owner`.
+    ///
+    /// DEVIATION: upstream also waits for the deletion of an object that has lost its owner since the sync began. The event does
+    /// not name the owner.
+    fn is_reported(&self, owner: &OwnerIdentity, deleted: &[Arc<K>], key: &ObjectKey, uid: &str) -> bool {
+        let Some(cached) = self.cache.get(key).filter(|cached| cached.uid_str() == uid) else { return false };
+        // An object that this sync has adopted has no owner in the cache yet.
+        let is_older = |deleted: &Arc<K>| {
+            deleted.uid_str() == uid
+                && !is_newer(cached.resource_version_str(), deleted.resource_version_str())
+        };
+        cached.controller().is_some_and(|controller| *controller.uid == *owner.uid)
+            || deleted.iter().any(is_older)
     }
 }
 

@@ -6,7 +6,6 @@ use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, ReplicaSetStatus};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{OwnedObjects, PodControl, ReplicaSetControl};
 use kcm_events::EventType;
-use kcm_expectations::DeletedObject;
 use tracing::{debug, trace};
 
 use crate::{
@@ -67,8 +66,8 @@ impl Executor {
         }
         let requests = deletions
             .iter()
-            .map(|deletion| (DeletedObject::of(&*deletion.pod), self.delete_pod(replica_set, deletion)));
-        let deleted = self.pods.delete(&owner.key(), requests).await;
+            .map(|deletion| (Arc::clone(&deletion.pod), self.delete_pod(replica_set, deletion)));
+        let deleted = self.pods.delete(owner, requests).await;
         Performed {
             error: deleted.error.map(ManageError::Delete),
             has_events: deleted.has_events,
