@@ -7,6 +7,8 @@ use kcm_api::GoDuration;
 use kcm_apiserver::Fault;
 use kcm_sandbox_server::DEFAULT_MAX_CONCURRENT_STREAMS;
 
+use crate::envtest::Arguments;
+
 /// Subcommand.
 #[derive(Debug)]
 pub(crate) enum Task {
@@ -14,6 +16,12 @@ pub(crate) enum Task {
     Demo,
     /// Serve until SIGINT or SIGTERM.
     Serve,
+    /// Make the folder of the programs that envtest starts, and exit.
+    Envtest(Option<PathBuf>),
+    /// Serve as kube-apiserver does.
+    ApiServer(Arguments),
+    /// Serve as etcd does.
+    Etcd(Arguments),
 }
 
 /// Parsed command line.
@@ -47,12 +55,23 @@ impl Flags {
     }
 }
 
+/// Flags of a command line without arguments.
+impl Default for Flags {
+    fn default() -> Self {
+        Self::from(&command().get_matches_from(["kube-sandbox"]))
+    }
+}
+
 impl From<&ArgMatches> for Flags {
     fn from(matches: &ArgMatches) -> Self {
         let duration = |name: &str| matches.get_one::<Duration>(name).copied().unwrap_or_default();
         let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
         Self {
-            task: if matches.subcommand_matches("demo").is_some() { Task::Demo } else { Task::Serve },
+            task: match matches.subcommand() {
+                Some(("demo", _)) => Task::Demo,
+                Some(("envtest", matches)) => Task::Envtest(matches.get_one("dir").cloned()),
+                _ => Task::Serve,
+            },
             listen: matches.get_one("listen").copied().unwrap_or(DEFAULT_LISTEN),
             kubeconfig: path("kubeconfig"),
             nodes: matches.get_one("nodes").copied().unwrap_or(1),
@@ -93,6 +112,17 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Kubernetes API server in one process, with simulated nodes and the Deployment and ReplicaSet controllers.")
         .subcommand(Command::new("demo").about("Run a rollout scenario, print its progress, and exit"))
+        .subcommand(
+            Command::new("envtest")
+                .about("Make a folder for KUBEBUILDER_ASSETS, in which kube-apiserver and etcd are this program, print its path, and exit")
+                .arg(
+                    Arg::new("dir")
+                        .long("dir")
+                        .value_name("DIRECTORY")
+                        .help("Folder to make [default: kube-sandbox/envtest in the user's cache directory]")
+                        .value_parser(value_parser!(PathBuf)),
+                ),
+        )
         .arg(
             flag(
                 "listen",

@@ -9,10 +9,10 @@ use std::{
 use base64::Engine as _;
 use thiserror::Error;
 
-/// Error while writing the kubeconfig.
+/// Error while writing files.
 #[derive(Debug, Error)]
 pub(crate) enum KubeconfigError {
-    #[error("no path for the kubeconfig: set --kubeconfig, XDG_CACHE_HOME or HOME")]
+    #[error("no folder for files: set XDG_CACHE_HOME or HOME, or give a path by --kubeconfig or --dir")]
     NoPath,
     #[error("failed to write kubeconfig {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
@@ -29,7 +29,10 @@ pub(crate) struct Access {
 
 /// Writes a kubeconfig for the server at `url`, readable by its owner only. Returns its path.
 pub(crate) fn write(url: &str, access: &Access, path: Option<PathBuf>) -> Result<PathBuf, KubeconfigError> {
-    let path = path.or_else(default_path).ok_or(KubeconfigError::NoPath)?;
+    let path = match path {
+        Some(path) => path,
+        None => cache_folder()?.join("kubeconfig"),
+    };
     let authority = access.certificate.as_ref().map_or(String::new(), |pem| {
         format!("\n    certificate-authority-data: {}", base64::engine::general_purpose::STANDARD.encode(pem))
     });
@@ -45,11 +48,11 @@ pub(crate) fn write(url: &str, access: &Access, path: Option<PathBuf>) -> Result
     Ok(path)
 }
 
-fn default_path() -> Option<PathBuf> {
-    let cache = env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
-    Some(cache.join("kube-sandbox").join("kubeconfig"))
+/// Folder of the program in the cache folder of the user.
+pub(crate) fn cache_folder() -> Result<PathBuf, KubeconfigError> {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    Ok(cache.ok_or(KubeconfigError::NoPath)?.join("kube-sandbox"))
 }
 
 fn write_private(path: &Path, text: &str) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! `kube-sandbox`: a Kubernetes API server in one process, with simulated nodes and the workload controllers.
 
+mod envtest;
 mod flags;
 mod kubeconfig;
 mod output;
@@ -45,6 +46,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 enum SandboxError {
     #[error("failed to listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("failed to listen on {address}: {source}")]
+    ListenOn { address: String, source: io::Error },
+    #[error("failed to make the folder {folder}: {source}")]
+    Envtest { folder: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Certificates(#[from] envtest::CertificatesError),
     #[error("refusing to listen on {0}: addresses other than loopback require --tls and --token-auth-file")]
     NotLoopback(SocketAddr),
     #[error(transparent)]
@@ -65,6 +72,15 @@ enum SandboxError {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(program) = envtest::Program::of(std::env::args_os().next().as_ref()) {
+        return match program.parse(std::env::args_os().skip(1)) {
+            Ok(arguments) => end(run(program.flags(arguments)).await),
+            Err(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+        };
+    }
     let flags = match Flags::parse(std::env::args_os()) {
         Ok(flags) => flags,
         // `--help` and `--version` are errors for clap, but not failures.
@@ -78,8 +94,11 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    start_logging(flags.verbosity);
-    match run(flags).await {
+    end(run(flags).await)
+}
+
+fn end(result: Result<(), SandboxError>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -89,7 +108,21 @@ async fn main() -> ExitCode {
 }
 
 async fn run(flags: Flags) -> Result<(), SandboxError> {
+    start_logging(flags.verbosity);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    match &flags.task {
+        Task::Envtest(folder) => {
+            println!("{}", envtest::make_folder(folder.clone())?.display());
+            return Ok(());
+        }
+        Task::Etcd(arguments) => {
+            return tokio::select! {
+                result = envtest::serve_etcd(arguments) => result,
+                signal = ended(&*clock) => signal,
+            };
+        }
+        Task::Demo | Task::Serve | Task::ApiServer(_) => {}
+    }
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
     let mut config = kcm_apiserver::ApiServerConfig {
         clock: Arc::clone(&clock),
@@ -123,12 +156,19 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
     };
     let debug = DebugControllers::default();
     let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random, &debug));
-    let result = match flags.task {
+    let rollouts = || Rollouts::new(Arc::clone(&server), Arc::clone(&clock), debug).into_extension();
+    let result = match &flags.task {
         Task::Demo => run_demo(server, clock).await,
-        Task::Serve => {
-            let rollouts = Rollouts::new(Arc::clone(&server), clock, debug);
+        Task::ApiServer(arguments) => {
+            let http = http_server(&server, &flags, rollouts())?;
+            tokio::select! {
+                result = envtest::serve_api(http, arguments, clock.now(), stop.child_token()) => result,
+                signal = ended(&*clock) => signal,
+            }
+        }
+        _ => {
             let certificate = flags.tls.then_some((tls, root_ca));
-            serve(&server, &flags, rollouts.into_extension(), certificate, &stop).await
+            serve(&server, &flags, rollouts(), certificate, &stop).await
         }
     };
     // No graceful shutdown: controllers and components rebuild their state at the next start.
@@ -185,6 +225,21 @@ async fn run_demo(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), S
     Ok(())
 }
 
+/// HTTP server with the pods' ports, unless there are no pods, and the tokens of `flags`.
+fn http_server(
+    server: &Arc<ApiServer>,
+    flags: &Flags,
+    extension: Extension,
+) -> Result<HttpServer, SandboxError> {
+    Ok(HttpServer {
+        extension: Some(extension),
+        pod_server: (!flags.bare).then(|| Arc::new(serve_pod) as PodServer),
+        max_concurrent_streams: flags.max_concurrent_streams,
+        tokens: flags.token_auth_file.as_ref().map(|path| read(path, Tokens::parse)).transpose()?,
+        ..HttpServer::new(Arc::clone(server))
+    })
+}
+
 async fn serve(
     server: &Arc<ApiServer>,
     flags: &Flags,
@@ -197,18 +252,11 @@ async fn serve(
     if !secured && !address.ip().is_loopback() {
         return Err(SandboxError::NotLoopback(address));
     }
-    let mut access = Access::default();
-    let mut http = HttpServer {
-        extension: Some(extension),
-        pod_server: (!flags.bare).then(|| Arc::new(serve_pod) as PodServer),
-        max_concurrent_streams: flags.max_concurrent_streams,
-        ..HttpServer::new(Arc::clone(server))
+    let mut http = http_server(server, flags, extension)?;
+    let mut access = Access {
+        token: http.tokens.as_ref().and_then(Tokens::first).map(str::to_owned),
+        ..Access::default()
     };
-    if let Some(path) = &flags.token_auth_file {
-        let tokens = read(path, Tokens::parse)?;
-        access.token = tokens.first().map(str::to_owned);
-        http.tokens = Some(tokens);
-    }
     http.tls = certificate.map(|(config, authority)| {
         access.certificate = Some(authority);
         config
@@ -221,15 +269,29 @@ async fn serve(
     println!("Serving on {url}");
     println!("Run: export KUBECONFIG={}", path.display());
     println!("Web UI: {url}/ui");
+    tokio::select! {
+        () = http.serve(listener, stop.child_token()) => Ok(()),
+        result = signalled() => result,
+    }
+}
 
+/// Waits for SIGINT or SIGTERM.
+async fn signalled() -> Result<(), SandboxError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(SandboxError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(SandboxError::Signals)?;
     tokio::select! {
-        () = http.serve(listener, stop.child_token()) => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     Ok(())
+}
+
+/// Waits for a signal, or for the end of the test that has started this process.
+async fn ended(clock: &dyn Clock) -> Result<(), SandboxError> {
+    tokio::select! {
+        result = signalled() => result,
+        () = envtest::parent_ended(clock) => Ok(()),
+    }
 }
 
 /// Reads and parses a file.

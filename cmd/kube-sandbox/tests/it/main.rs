@@ -1,5 +1,7 @@
 //! The sandbox as a program.
 
+#[cfg(unix)]
+mod envtest;
 mod page;
 mod probe;
 mod published;

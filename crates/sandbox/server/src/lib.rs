@@ -21,7 +21,7 @@ mod ui;
 
 use std::sync::Arc;
 
-use kcm_apiserver::{ApiServer, ApiService, Program};
+use kcm_apiserver::{ApiServer, ApiService, Program, User};
 
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
 pub use disk::{DataError, open};
@@ -33,6 +33,9 @@ pub use tokens::{TokenFileError, Tokens};
 /// Maximum number of concurrent streams on an HTTP/2 connection, as kube-apiserver without
 /// `--http2-max-streams-per-connection`.
 pub const DEFAULT_MAX_CONCURRENT_STREAMS: u32 = 100;
+
+/// Returns the user of a client certificate in DER.
+pub type CertificateUsers = Arc<dyn Fn(&[u8]) -> Option<User> + Send + Sync>;
 
 /// HTTP server of an API server.
 #[derive(Clone)]
@@ -47,6 +50,8 @@ pub struct HttpServer {
     pub pod_server: Option<PodServer>,
     /// Certificate. It should offer `h2` and `http/1.1` by ALPN. `None` serves without TLS.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Users of client certificates, which `tls` verifies. With `None`, or for `None`, a request needs a token.
+    pub certificate_users: Option<CertificateUsers>,
     /// Maximum number of concurrent streams on an HTTP/2 connection.
     ///
     /// Upstream counterpart: `--http2-max-streams-per-connection`.
@@ -62,6 +67,7 @@ impl HttpServer {
             extension: None,
             pod_server: None,
             tls: None,
+            certificate_users: None,
             max_concurrent_streams: DEFAULT_MAX_CONCURRENT_STREAMS,
         }
     }

@@ -19,7 +19,7 @@ use hyper_util::{
     },
 };
 use kcm_apiserver::{
-    ApiBody, ApiService, ApiStatus, BrokenConnection, StatusReason, WriteGate, http::response,
+    ApiBody, ApiService, ApiStatus, BrokenConnection, StatusReason, User, WriteGate, http::response,
 };
 use socket2::SockRef;
 use tokio::{
@@ -115,15 +115,23 @@ async fn accept(server: HttpServer, listener: TcpListener, shutdown: Cancellatio
         let spawner = requests.clone();
         let gate = writes.clone().map(|queue| write_gate(queue, requests.flow().clone()));
         let flow = requests.flow().clone();
-        let service = socket_service(service.clone(), watches.clone(), flow, gate, checks_origin);
+        let socket = Socket { service: service.clone(), watches: watches.clone(), flow, gate, checks_origin };
         // Created before the handshake, so that a shutdown waits for accepted connections.
         let watcher = connections.watcher();
-        let tls = tls.clone();
+        let (tls, users) = (tls.clone(), server.certificate_users.clone());
         let connection = async move {
             let ended = match tls {
-                None => serve_connection(stream, service, requests, max_streams, watcher).await,
+                None => {
+                    serve_connection(stream, socket.into_service(None), requests, max_streams, watcher).await
+                }
                 Some(tls) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve_connection(stream, service, requests, max_streams, watcher).await,
+                    Ok(Ok(stream)) => {
+                        let certificate =
+                            stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+                        let user = users.zip(certificate).and_then(|(users, certificate)| users(certificate));
+                        let service = socket.into_service(user);
+                        serve_connection(stream, service, requests, max_streams, watcher).await
+                    }
                     Ok(Err(error)) => Err(error.into()),
                     Err(elapsed) => Err(elapsed.into()),
                 },
@@ -167,37 +175,52 @@ fn write_gate(queue: Arc<FairQueue>, flow: Flow) -> WriteGate {
     })
 }
 
-/// Wraps the service for requests from a connection: assigns the connection to its client, checks the origin, and passes
-/// the shutdown token and the gate of writes.
-fn socket_service(
+/// What the requests of a connection share.
+struct Socket {
     service: ApiService,
     watches: CancellationToken,
     flow: Flow,
     gate: Option<WriteGate>,
     checks_origin: bool,
-) -> impl Service<Request<Incoming>, Response = http::Response<ApiBody>, Error = BrokenConnection, Future: Send>
-+ Send
-+ 'static {
-    service_fn(move |mut request: Request<Incoming>| {
-        let service = service.clone();
-        let watches = watches.clone();
-        let gate = gate.clone();
-        let is_assigned = flow.assign(&request);
-        async move {
-            if is_assigned {
-                // The turn was that of another flow.
-                end_turn().await;
+}
+
+impl Socket {
+    /// Wraps the service for requests from the connection: assigns the connection to its client, checks the origin, and passes
+    /// the shutdown token, the gate of writes and the user of the client certificate.
+    fn into_service(
+        self,
+        user: Option<User>,
+    ) -> impl Service<
+        Request<Incoming>,
+        Response = http::Response<ApiBody>,
+        Error = BrokenConnection,
+        Future: Send,
+    > + Send
+    + 'static {
+        service_fn(move |mut request: Request<Incoming>| {
+            let (service, watches, gate) = (self.service.clone(), self.watches.clone(), self.gate.clone());
+            let user = user.clone();
+            let is_assigned = self.flow.assign(&request);
+            let checks_origin = self.checks_origin;
+            async move {
+                if is_assigned {
+                    // The turn was that of another flow.
+                    end_turn().await;
+                }
+                if checks_origin && let Err(status) = check_origin(&request) {
+                    return Ok(response::failure(&status));
+                }
+                request.extensions_mut().insert(watches);
+                if let Some(gate) = gate {
+                    request.extensions_mut().insert(gate);
+                }
+                if let Some(user) = user {
+                    request.extensions_mut().insert(user);
+                }
+                service.oneshot(request).await
             }
-            if checks_origin && let Err(status) = check_origin(&request) {
-                return Ok(response::failure(&status));
-            }
-            request.extensions_mut().insert(watches);
-            if let Some(gate) = gate {
-                request.extensions_mut().insert(gate);
-            }
-            service.oneshot(request).await
-        }
-    })
+        })
+    }
 }
 
 /// Rejects cross-site requests of browsers. With DNS rebinding the Host is foreign, otherwise the Origin.

@@ -181,6 +181,13 @@ async fn read_cluster(
     Ok(cluster)
 }
 
+impl User {
+    /// Returns the user of a verified certificate in DER. `None` if the certificate has no common name, or is invalid.
+    pub fn of_certificate(der: &[u8]) -> Option<Self> {
+        certificate_user(&CertificateDer::from(der)).ok().flatten()
+    }
+}
+
 /// User of a verified certificate. `None` if the certificate has no common name.
 fn certificate_user(certificate: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let name = tls::Name::of(certificate)?;

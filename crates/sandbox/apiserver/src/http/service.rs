@@ -182,8 +182,9 @@ impl Exchange {
             .map(|bytes| Content { content_type: text_header(&parts.headers, header::CONTENT_TYPE), bytes });
         let user = match &service.program.users {
             None => Ok(User::admin()),
-            Some(users) => user::authenticate(users, &parts.headers, route.as_ref()),
+            Some(users) => user::authenticate(users, &parts, route.as_ref()),
         };
+        let user = user.and_then(|user| user::impersonate(user, &parts.headers));
         Self { service, parts, query, route, content, user, received, began }
     }
 

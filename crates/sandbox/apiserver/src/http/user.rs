@@ -1,6 +1,6 @@
 //! Authentication.
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, header, request::Parts};
 
 use super::{program::Users, route::Route};
 use crate::{ApiStatus, StatusReason};
@@ -18,10 +18,13 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
+/// Group of all users with credentials.
+const AUTHENTICATED: &str = "system:authenticated";
+
 impl User {
     /// User of all requests if no tokens are configured.
     pub fn admin() -> Self {
-        Self::of_groups("system:admin", &["system:masters", "system:authenticated"])
+        Self::of_groups("system:admin", &["system:masters", AUTHENTICATED])
     }
 
     fn anonymous() -> Self {
@@ -37,19 +40,22 @@ impl User {
     }
 }
 
-/// Authenticates a request. Without a token, health, version and the web page are accessible, the first two as with
-/// upstream's default roles.
+/// Authenticates a request by its token, or by the [`User`] of its connection, which the server adds to the extensions of the
+/// request. Without both, health, version and the web page are accessible, the first two as with upstream's default roles.
 ///
 /// # Errors
 ///
 /// 401 if the token is missing or unknown.
 pub(super) fn authenticate(
     users: &Users,
-    headers: &HeaderMap,
+    parts: &Parts,
     route: Result<&Route, &ApiStatus>,
 ) -> Result<User, ApiStatus> {
     let unauthorized = || ApiStatus::new(StatusReason::Unauthorized, "Unauthorized");
-    let Some(given) = headers.get(header::AUTHORIZATION) else {
+    if let Some(user) = parts.extensions.get::<User>() {
+        return Ok(user.clone());
+    }
+    let Some(given) = parts.headers.get(header::AUTHORIZATION) else {
         // The page contains no data and prompts for the token.
         let public = matches!(route, Ok(Route::Health | Route::Version | Route::Page));
         return public.then(User::anonymous).ok_or_else(unauthorized);
@@ -57,6 +63,33 @@ pub(super) fn authenticate(
     let (scheme, token) = given.to_str().ok().and_then(|given| given.split_once(' ')).unwrap_or_default();
     let user = scheme.eq_ignore_ascii_case("bearer").then(|| users(token.trim())).flatten();
     user.ok_or_else(unauthorized)
+}
+
+/// Returns the user that a request of `user` impersonates, or `user`. Every user may impersonate.
+///
+/// Upstream counterpart: `WithImpersonation`.
+///
+/// # Errors
+///
+/// 500, as upstream, for a UID or a group without a user name.
+pub(super) fn impersonate(user: User, headers: &HeaderMap) -> Result<User, ApiStatus> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let groups = headers.get_all("impersonate-group").into_iter();
+    let mut groups: Vec<String> = groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect();
+    let (name, uid) = (text("impersonate-user"), text("impersonate-uid"));
+    if name.is_empty() {
+        if uid.is_empty() && groups.is_empty() {
+            return Ok(user);
+        }
+        let message = "requested impersonation without impersonating a user";
+        return Err(ApiStatus::new(StatusReason::InternalError, message));
+    }
+    let anonymous = User::anonymous();
+    let group = if name == anonymous.name { &anonymous.groups[0] } else { AUTHENTICATED };
+    if !groups.iter().any(|given| given == group) {
+        groups.push(group.to_owned());
+    }
+    Ok(User { name, uid, groups })
 }
 
 #[cfg(test)]
@@ -72,12 +105,14 @@ mod tests {
             Some(alice).filter(|_| token == "secret")
         });
         let ask = |path: &str, given: Option<&str>| {
-            let mut headers = HeaderMap::new();
+            let mut request = http::Request::new(());
             if let Some(given) = given {
-                headers.insert(header::AUTHORIZATION, given.parse().unwrap());
+                request.headers_mut().insert(header::AUTHORIZATION, given.parse().unwrap());
             }
             let route = Route::parse(path, Arc::default);
-            authenticate(&users, &headers, route.as_ref()).map(|user| user.name).map_err(|no| no.code())
+            authenticate(&users, &request.into_parts().0, route.as_ref())
+                .map(|user| user.name)
+                .map_err(|no| no.code())
         };
         assert_eq!(ask("/api/v1/pods", Some("Bearer secret")), Ok("alice".to_owned()));
         assert_eq!(ask("/api/v1/pods", Some("bearer secret")), Ok("alice".to_owned()));
@@ -88,5 +123,35 @@ mod tests {
         assert_eq!(ask("/ui", None), Ok("system:anonymous".to_owned()));
         assert_eq!(ask("/readyz", Some("Bearer other")), Err(401));
         assert_eq!(ask("/nowhere", None), Err(401));
+    }
+
+    #[test]
+    fn connection_of_a_user_needs_no_token() {
+        let users: Users = Arc::new(|_| None);
+        let mut request = http::Request::new(());
+        request.extensions_mut().insert(User::admin());
+        let route = Route::parse("/api/v1/pods", Arc::default);
+        assert_eq!(authenticate(&users, &request.into_parts().0, route.as_ref()).unwrap(), User::admin());
+    }
+
+    #[test]
+    fn impersonation() {
+        let ask = |given: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in given {
+                headers.append(*name, value.parse().unwrap());
+            }
+            impersonate(User::admin(), &headers).map_err(|status| status.code())
+        };
+        assert_eq!(ask(&[]), Ok(User::admin()));
+        let alice =
+            [("impersonate-user", "alice"), ("impersonate-group", "dev"), ("impersonate-group", "ops")];
+        let alice = ask(&alice).unwrap();
+        assert_eq!(
+            (&*alice.name, alice.groups.join(" ")),
+            ("alice", "dev ops system:authenticated".to_owned())
+        );
+        assert_eq!(ask(&[("impersonate-user", "system:anonymous")]), Ok(User::anonymous()));
+        assert_eq!(ask(&[("impersonate-group", "dev")]), Err(500));
     }
 }
