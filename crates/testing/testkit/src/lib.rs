@@ -1,5 +1,5 @@
 //! Fakes that the tests of several crates share: an API server with scripted responses, a captured log, a
-//! certificate authority, a lint of metrics, unused ports, and the paths of programs.
+//! certificate authority, a lint of metrics, transcripts of kube-apiserver, unused ports, and the paths of programs.
 //!
 //! A dev-dependency only. It depends on HTTP and the clock but not on the client, so that the tests of each layer can use
 //! it.
@@ -14,6 +14,7 @@ mod certificates;
 mod lint;
 mod log;
 mod program;
+mod transcript;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -22,6 +23,7 @@ pub use certificates::{CertificateAuthority, Identity};
 pub use lint::{Problem, lint};
 pub use log::CapturedLog;
 pub use program::program;
+pub use transcript::{Transcript, TranscriptRequest, normalized};
 
 /// Returns a local address with a port that no process used a moment ago.
 ///
