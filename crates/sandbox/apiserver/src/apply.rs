@@ -28,7 +28,7 @@ use walk::{Comparison, compare, field_set, merge, remove_items, validation_error
 use crate::{
     ApiStatus, StatusCause, StatusDetails, StatusReason,
     json::{at, remove, set as put, str_at},
-    kind::Kind,
+    kind::{Kind, group_version_kind},
     schema::SCHEMA,
 };
 
@@ -146,14 +146,12 @@ pub(crate) fn check(kind: &Kind, config: &Value) -> Result<(), ApiStatus> {
     let Some(defect) = topology_of(kind).and_then(|topology| validation_error(topology, config, "")) else {
         return Ok(());
     };
-    let (api_version, kind) = (kind.api_version(), kind.name());
+    let kind = group_version_kind(kind.api_version(), kind.name());
     let (namespace, name) =
         (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
     Err(ApiStatus::new(
-        StatusReason::InternalError,
-        format!(
-            "failed to create typed patch object ({namespace}/{name}; {api_version}, Kind={kind}): {defect}"
-        ),
+        StatusReason::Unknown,
+        format!("failed to create typed patch object ({namespace}/{name}; {kind}): {defect}"),
     ))
 }
 

@@ -121,8 +121,10 @@ impl CustomResource {
         let versions = list_at(value, &["spec", "versions"]);
         let is_terminating = definition.is_deleting();
         let storage = str_at(versions.iter().find(|version| bool_at(version, &["storage"]))?, &["name"]);
+        let schemas = Arc::new(version::schemas(resource, versions));
         let build = |version: &Value| {
-            let version = CustomVersion::new(resource, definition, version, storage, retired.clone());
+            let version =
+                CustomVersion::new(resource, definition, version, storage, &schemas, retired.clone());
             Arc::new(version)
         };
         let all: Vec<Arc<CustomVersion>> = versions.iter().map(build).collect();

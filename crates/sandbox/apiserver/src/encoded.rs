@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::{
     Resource,
     json::{list_at, str_at, write_json},
+    schema::ordered::{Order, Ordered},
 };
 
 /// Minimum length in bytes of a shared part. A reference to a shorter part takes about as much memory as its text.
@@ -147,6 +148,9 @@ pub(crate) struct Index {
     pub(crate) is_deleting: bool,
 }
 
+/// Start of the text of a custom resource.
+const API_VERSION: &[u8] = b"{\"apiVersion\":";
+
 /// Separator of packed strings.
 const SEPARATOR: u8 = 0;
 
@@ -243,9 +247,10 @@ impl Encoded {
         text.extend_from_slice(self.own.get(written..).unwrap_or_default());
     }
 
-    /// `apiVersion`, which contains no escaped characters.
+    /// `apiVersion` of a custom resource. It contains no escaped characters.
     pub(crate) fn api_version(&self) -> &str {
-        let text = self.own.strip_prefix(b"{\"apiVersion\":\"").unwrap_or_default();
+        let text =
+            self.own.strip_prefix(API_VERSION).and_then(|text| text.strip_prefix(b"\"")).unwrap_or_default();
         let end = text.iter().position(|byte| *byte == b'"').unwrap_or_default();
         text.get(..end).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
     }
@@ -283,44 +288,46 @@ struct Encoder<'a> {
 impl Encoder<'_> {
     /// Encodes an object. Returns the length of the header.
     fn object(&mut self, resource: Resource, object: &Value) -> usize {
-        if resource.is_custom() {
-            self.own.extend_from_slice(b"{\"apiVersion\":");
+        let order = if resource.is_custom() {
+            self.own.extend_from_slice(API_VERSION);
             write_json(&mut self.own, str_at(object, &["apiVersion"]));
-            self.own.extend_from_slice(b",\"kind\":");
-            write_json(&mut self.own, resource.kind());
+            Order::Names
         } else {
             self.own.extend_from_slice(resource.type_header().as_bytes());
-        }
+            Order::of_kind(resource.api_version(), resource.kind())
+        };
         let header = self.own.len();
-        let members = object.as_object().into_iter().flatten();
-        for (key, member) in members.filter(|(key, _)| *key != "apiVersion" && *key != "kind") {
+        for (key, member, order) in object.as_object().into_iter().flat_map(|object| order.members(object)) {
+            if key == "apiVersion" || (key == "kind" && !resource.is_custom()) {
+                continue;
+            }
             self.own.push(b',');
             self.key(key);
-            match (key.as_str(), member) {
-                ("metadata", Value::Object(metadata)) => self.members(metadata, Self::metadata),
+            match (key, member) {
+                ("metadata", Value::Object(metadata)) => self.members(metadata, order, Self::metadata),
                 // The spec of a workload: replicas and other fields vary, and the template is the same.
                 ("spec", Value::Object(spec)) if spec.contains_key("template") => {
-                    self.members(spec, |encoder, key, value| match key {
+                    self.members(spec, order, |encoder, key, value| match key {
                         "template" => encoder.shared(value),
                         _ => encoder.value(value),
                     });
                 }
-                ("status", status) => self.value(status),
-                (_, member) => self.shared(member),
+                ("kind" | "status", _) => self.value(Ordered(member, order)),
+                _ => self.shared(Ordered(member, order)),
             }
         }
         self.own.push(b'}');
         header
     }
 
-    fn metadata(&mut self, key: &str, value: &Value) {
-        match (key, value) {
+    fn metadata(&mut self, key: &str, value: Ordered<'_>) {
+        match (key, value.0) {
             ("resourceVersion", _) => {
                 self.own.push(b'"');
                 self.part(Part::Revision);
                 self.own.push(b'"');
             }
-            ("labels" | "annotations" | "ownerReferences", value) => self.shared(value),
+            ("labels" | "annotations" | "ownerReferences", _) => self.shared(value),
             ("managedFields", Value::Array(managers)) => {
                 self.own.push(b'[');
                 for (index, manager) in managers.iter().enumerate() {
@@ -328,27 +335,34 @@ impl Encoder<'_> {
                         self.own.push(b',');
                     }
                     match manager {
-                        Value::Object(manager) => self.members(manager, |encoder, key, value| match key {
-                            "fieldsV1" => encoder.shared(value),
-                            _ => encoder.value(value),
-                        }),
-                        other => self.value(other),
+                        Value::Object(manager) => {
+                            self.members(manager, value.1.of_elements(), |encoder, key, value| match key {
+                                "fieldsV1" => encoder.shared(value),
+                                _ => encoder.value(value),
+                            });
+                        }
+                        other => self.value(Ordered::new(other)),
                     }
                 }
                 self.own.push(b']');
             }
-            (_, value) => self.value(value),
+            _ => self.value(value),
         }
     }
 
-    fn members(&mut self, members: &Map<String, Value>, encode: impl Fn(&mut Self, &str, &Value)) {
+    fn members(
+        &mut self,
+        members: &Map<String, Value>,
+        order: Order<'_>,
+        encode: impl Fn(&mut Self, &str, Ordered<'_>),
+    ) {
         self.own.push(b'{');
-        for (index, (key, value)) in members.iter().enumerate() {
+        for (index, (key, value, order)) in order.members(members).into_iter().enumerate() {
             if index > 0 {
                 self.own.push(b',');
             }
             self.key(key);
-            encode(self, key, value);
+            encode(self, key, Ordered(value, order));
         }
         self.own.push(b'}');
     }
@@ -358,12 +372,12 @@ impl Encoder<'_> {
         self.own.push(b':');
     }
 
-    fn value(&mut self, value: &Value) {
-        write_json(&mut self.own, value);
+    fn value(&mut self, value: Ordered<'_>) {
+        write_json(&mut self.own, &value);
     }
 
     /// Encodes a value that other objects or versions are likely to contain, too.
-    fn shared(&mut self, value: &Value) {
+    fn shared(&mut self, value: Ordered<'_>) {
         let start = self.own.len();
         self.value(value);
         if self.own.len() - start >= MIN_SHARED {
@@ -415,7 +429,6 @@ mod tests {
         let encoded = Encoded::new(Resource::PODS, &object, &texts);
         object["metadata"]["resourceVersion"] = json!("42");
         assert_eq!(text(&encoded, 42), object);
-        assert_eq!(encoded.api_version(), "v1");
         let mut item = Vec::new();
         encoded.write_without_header(42, &mut item);
         let members = object.as_object_mut().unwrap();
@@ -428,6 +441,9 @@ mod tests {
     fn object_without_members_has_a_header_only() {
         let encoded = Encoded::new(Resource::PODS, &json!({}), &SharedTexts::default());
         assert_eq!(text(&encoded, 1), json!({"apiVersion": "v1", "kind": "Pod"}));
+        let custom = Resource::custom("example.com", "websites", "Website", true).unwrap();
+        let encoded = Encoded::new(custom, &json!({"apiVersion": "example.com/v1"}), &SharedTexts::default());
+        assert_eq!(encoded.api_version(), "example.com/v1");
         let mut item = Vec::new();
         encoded.write_without_header(1, &mut item);
         assert_eq!(item, b"{}");

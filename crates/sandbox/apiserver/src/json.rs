@@ -1,5 +1,7 @@
 //! Access to members of untyped objects by path, without JSON pointers' escaping and allocation.
 
+use std::io;
+
 use serde_json::{Map, Value};
 
 /// Value at `path`, if every parent is an object with the next key.
@@ -69,10 +71,29 @@ pub fn copy(value: &mut Value, from: &Value, path: &[&str]) {
     }
 }
 
+/// Compact JSON as Go writes it: `<`, `>`, `&`, U+2028 and U+2029 are escaped.
+struct GoFormatter;
+
+impl serde_json::ser::Formatter for GoFormatter {
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+        let mut rest = text;
+        while let Some(at) = rest.find(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+            let (before, escaped) = rest.split_at(at);
+            writer.write_all(before.as_bytes())?;
+            let mut chars = escaped.chars();
+            let code = chars.next().map_or(0, u32::from);
+            write!(writer, "\\u{code:04x}")?;
+            rest = chars.as_str();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}
+
 /// Appends `value` as JSON text.
 pub fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *text, GoFormatter);
     // Writing strings and values with string keys to memory does not fail.
-    if let Err(error) = serde_json::to_writer(&mut *text, value) {
+    if let Err(error) = value.serialize(&mut serializer) {
         tracing::error!(%error, "Failed to serialize JSON value");
     }
 }
@@ -117,6 +138,18 @@ pub fn semantically_equal(left: Option<&Value>, right: Option<&Value>) -> bool {
     }
 }
 
+/// Name of the value's type in Go's error messages.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Approximate size of the JSON text in bytes. The actual size is at most twice as large.
 pub fn estimated_len(value: &Value) -> usize {
     match value {
@@ -135,6 +168,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn text_is_escaped_as_by_go() {
+        let mut text = Vec::new();
+        let value = json!({"<a>": "b && \u{2028}\u{2029}\u{2030} \"\n\u{1}"});
+        write_json(&mut text, &value);
+        let escaped = r#"{"\u003ca\u003e":"b \u0026\u0026 \u2028\u2029‰ \"\n\u0001"}"#;
+        assert_eq!(std::str::from_utf8(&text).unwrap(), escaped);
+        assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), value);
+    }
 
     #[test]
     fn set_creates_missing_maps() {

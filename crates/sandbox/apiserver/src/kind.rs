@@ -20,6 +20,12 @@ pub(crate) struct Kind {
     pub(crate) custom: Option<Arc<CustomVersion>>,
 }
 
+/// Formats a group, version and kind as Go does: `apps/v1, Kind=Deployment`, or `/v1, Kind=Pod`.
+pub(crate) fn group_version_kind(api_version: &str, kind: &str) -> String {
+    let separator = if api_version.contains('/') { "" } else { "/" };
+    format!("{separator}{api_version}, Kind={kind}")
+}
+
 impl From<Resource> for Kind {
     /// `resource` is built in.
     fn from(resource: Resource) -> Self {

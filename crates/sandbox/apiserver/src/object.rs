@@ -158,7 +158,10 @@ impl Object {
 
     /// `apiVersion`. A custom resource is stored in the version that was the storage version when it was written.
     pub fn api_version(&self) -> &str {
-        self.version.encoded.api_version()
+        match self.resource() {
+            custom if custom.is_custom() => self.version.encoded.api_version(),
+            built_in => built_in.api_version(),
+        }
     }
 
     /// `true` if the value or the text is cached.

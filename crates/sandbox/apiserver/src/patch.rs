@@ -6,29 +6,19 @@
 //! Upstream counterpart: `apiserver/pkg/endpoints/handlers/patch.go` and
 //! `apimachinery/pkg/util/strategicpatch`.
 
-use json_patch::PatchOperation;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::json::estimated_len;
+use crate::json::type_name;
 
+mod json;
 mod merge_keys;
 mod strategic;
 #[cfg(test)]
 mod tests;
 
+pub use json::json_patch;
 pub use strategic::strategic;
-
-/// Maximum number of operations of a JSON patch.
-const MAX_OPERATIONS: usize = 10_000;
-
-/// Maximum total size in bytes of the values copied by the `copy` operations of a JSON patch. Equals the limit of a
-/// request's body, as upstream (`jsonpatch.AccumulatedCopySizeLimit`).
-const MAX_COPIED: usize = 3 << 20;
-
-/// Maximum depth of a value after an operation of a JSON patch. Equals the limit of serde_json, and so of a request's body.
-/// Values are dropped and written by recursion.
-const MAX_DEPTH: usize = 128;
 
 /// Failed patch, with upstream's response.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -54,65 +44,57 @@ impl PatchError {
     }
 }
 
-/// Applies a JSON patch (RFC 6902) to `target` and returns the result.
+/// Applies a JSON merge patch (RFC 7396) to `target` and returns the result.
+///
+/// As upstream, members that are null are also removed from new lists, but not from a list that replaces an object.
 ///
 /// # Errors
 ///
-/// 400 if the patch is malformed, 413 if it has more than 10,000 operations, 422 if an operation fails, the operations
-/// copy more than 3 MiB in total, or values are nested more than 128 levels deep.
-pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
-    let count = patch.as_array().map_or(0, Vec::len);
-    if count > MAX_OPERATIONS {
-        return Err(PatchError {
-            code: 413,
-            reason: "RequestEntityTooLarge",
-            message: format!(
-                "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got \
-                 {count}"
-            ),
-        });
-    }
-    let json_patch::Patch(operations) = serde_json::from_value(patch.clone())
-        .map_err(|error| PatchError::bad_request(format!("error decoding patch: {error}")))?;
-    let (mut patched, mut copied) = (target.clone(), 0);
-    for operation in &operations {
-        if let PatchOperation::Copy(copy) = operation {
-            copied += patched.pointer(copy.from.as_str()).map_or(0, estimated_len);
+/// 400 if the patch is no object.
+///
+/// Upstream counterpart: `gopkg.in/evanphx/json-patch.v4`, `merge.go`.
+pub fn merge(target: &Value, patch: &Value) -> Result<Value, PatchError> {
+    let message = match patch {
+        Value::Object(_) => {
+            let mut patched = target.clone();
+            merge_into(&mut patched, patch);
+            return Ok(patched);
         }
-        if copied > MAX_COPIED || depth_after(&patched, operation) > MAX_DEPTH {
-            return Err(PatchError::unprocessable());
+        Value::Null => "Invalid JSON Patch".to_owned(),
+        other => {
+            let found = type_name(other);
+            format!(
+                "error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            )
         }
-        // Operations before a failed one need no rollback: `patched` is dropped.
-        json_patch::patch_unsafe(&mut patched, std::slice::from_ref(operation))
-            .map_err(|_| PatchError::unprocessable())?;
-    }
-    Ok(patched)
-}
-
-/// Returns the depth of the value that `operation` writes. 0 for operations that only read or remove.
-fn depth_after(target: &Value, operation: &PatchOperation) -> usize {
-    let written = match operation {
-        PatchOperation::Add(add) => Some(&add.value),
-        PatchOperation::Replace(replace) => Some(&replace.value),
-        PatchOperation::Move(movement) => target.pointer(movement.from.as_str()),
-        PatchOperation::Copy(copy) => target.pointer(copy.from.as_str()),
-        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
     };
-    written.map_or(0, |value| operation.path().count() + depth(value))
+    Err(PatchError::bad_request(message))
 }
 
-/// Returns the nesting depth of arrays and objects in `value`.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
+fn merge_into(target: &mut Value, patch: &Value) {
+    match (target, patch) {
+        (Value::Object(members), Value::Object(patch)) => {
+            for (name, value) in patch {
+                if value.is_null() {
+                    members.remove(name);
+                } else {
+                    merge_into(members.entry(name.as_str()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (target @ Value::Object(_), patch) => *target = patch.clone(),
+        (target, patch) => *target = without_nulls(patch),
     }
 }
 
-/// Applies a JSON merge patch (RFC 7396) to `target` and returns the result.
-pub fn merge(target: &Value, patch: &Value) -> Value {
-    let mut patched = target.clone();
-    json_patch::merge(&mut patched, patch);
-    patched
+/// Returns `value` without members that are null. Elements of lists that are null remain.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().filter(|(_, member)| !member.is_null());
+            members.map(|(name, member)| (name.clone(), without_nulls(member))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
 }

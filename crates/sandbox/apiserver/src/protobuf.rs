@@ -32,6 +32,7 @@ mod wire;
 pub use encode::Message;
 pub use encode::encode;
 pub(crate) use encode::{encode_text, is_encodable};
+pub(crate) use json_schema::position as json_schema_position;
 use wire::{Payload, Reader};
 
 /// Magic number at the start of a body.

@@ -116,11 +116,8 @@ fn check_address(
             kind.api_version()
         )));
     }
-    let given = str_at(object, &["metadata", "namespace"]);
-    if !given.is_empty() && given != namespace {
-        return Err(ApiStatus::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+    if kind.resource.is_namespaced() {
+        check_namespace(namespace, object)?;
     }
     if let Some(name) = name {
         let given = str_at(object, &["metadata", "name"]);
@@ -141,6 +138,16 @@ fn check_address(
         remove(object, &["metadata", "namespace"]);
     }
     Ok(())
+}
+
+/// Rejects an object of another namespace than that of the request.
+pub(crate) fn check_namespace(namespace: &str, object: &Value) -> Result<(), ApiStatus> {
+    match str_at(object, &["metadata", "namespace"]) {
+        given if given.is_empty() || given == namespace => Ok(()),
+        _ => Err(ApiStatus::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+    }
 }
 
 /// Removes `metadata` fields that clients cannot set.

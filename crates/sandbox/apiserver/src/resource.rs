@@ -33,7 +33,7 @@ pub(crate) struct Definition {
     pub(crate) namespaced: bool,
     pub(crate) subresources: &'static [Subresource],
     pub(crate) api_version: &'static str,
-    /// JSON text up to `kind`: `{"apiVersion":…,"kind":…`.
+    /// JSON text up to `apiVersion`: `{"kind":…,"apiVersion":…`.
     pub(crate) type_header: &'static str,
     /// Other group-versions that serve the same objects.
     pub(crate) served_versions: &'static [ServedVersion],
@@ -103,7 +103,7 @@ macro_rules! resources {
             $(subresources: &$subresources,)?
             $(served_versions: &$served_versions,)?
             api_version: api_version!($group, $version),
-            type_header: concat!("{\"apiVersion\":\"", api_version!($group, $version), "\",\"kind\":\"", $kind, "\""),
+            type_header: concat!("{\"kind\":\"", $kind, "\",\"apiVersion\":\"", api_version!($group, $version), "\""),
             strategy: &$strategy,
             ..Definition::CUSTOM
         }),*];

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
+pub(crate) mod ordered;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -31,7 +32,9 @@ pub const KINDS: &[(&str, &str)] = &[
     ("apps/v1", "ReplicaSet"),
     ("authentication.k8s.io/v1", "SelfSubjectReview"),
     ("authentication.k8s.io/v1", "TokenReview"),
+    ("authorization.k8s.io/v1", "LocalSubjectAccessReview"),
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"),
     ("authorization.k8s.io/v1", "SubjectAccessReview"),
     ("autoscaling/v2", "HorizontalPodAutoscaler"),
     ("autoscaling/v1", "HorizontalPodAutoscaler"),
@@ -42,6 +45,21 @@ pub const KINDS: &[(&str, &str)] = &[
     ("policy/v1", "PodDisruptionBudget"),
     ("scheduling.k8s.io/v1", "PriorityClass"),
 ];
+
+/// Kinds that are only written, with their types in the package [`DOCUMENT_TYPES`].
+const DOCUMENTS: &[&str] = &[
+    "APIGroup",
+    "APIGroupDiscoveryList",
+    "APIGroupList",
+    "APIResourceList",
+    "APIVersions",
+    "PartialObjectMetadata",
+    "Status",
+    "Table",
+];
+
+/// Package of the types of [`DOCUMENTS`].
+const DOCUMENT_TYPES: &str = "documents";
 
 /// Index of a struct in a [`Schema`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +109,8 @@ pub struct Field {
     pub presence: Presence,
     /// Name of its Go type if that is a named string, such as `RestartPolicy`.
     pub go_name: Option<&'static str>,
+    /// Position in the Go struct.
+    pub rank: usize,
 }
 
 /// Meaning of a protobuf field number.
@@ -151,6 +171,7 @@ impl Struct {
 pub struct Schema {
     structs: Vec<Struct>,
     kinds: Vec<(&'static str, &'static str, StructId)>,
+    documents: Vec<(&'static str, StructId)>,
 }
 
 /// The schema. Built on first use in about 1 ms.
@@ -169,6 +190,11 @@ impl Schema {
             .iter()
             .find(|(version, name, _)| *name == kind && (*version == api_version || kind == "DeleteOptions"))
             .map(|(_, _, id)| *id)
+    }
+
+    /// Returns the type of a document that is only written.
+    pub fn document(&self, kind: &str) -> Option<StructId> {
+        self.documents.iter().find(|(name, _)| *name == kind).map(|(_, id)| *id)
     }
 
     /// Returns the newest version of the kind.

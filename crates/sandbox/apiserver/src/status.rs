@@ -30,6 +30,8 @@ pub enum StatusReason {
     Timeout,
     TooManyRequests,
     Unauthorized,
+    /// No reason: upstream's status of an error without a type. The code is 500.
+    Unknown,
     UnsupportedMediaType,
 }
 
@@ -49,7 +51,7 @@ impl StatusReason {
             Self::UnsupportedMediaType => 415,
             Self::Invalid => 422,
             Self::TooManyRequests => 429,
-            Self::InternalError => 500,
+            Self::InternalError | Self::Unknown => 500,
             Self::NotImplemented => 501,
             Self::ServiceUnavailable => 503,
             Self::Timeout => 504,
@@ -66,13 +68,19 @@ impl From<PatchError> for ApiStatus {
             422 => StatusReason::Invalid,
             _ => StatusReason::InternalError,
         };
-        Self::new(reason, error.message)
+        match reason {
+            StatusReason::Invalid => Self::generic(reason, error.message),
+            _ => Self::new(reason, error.message),
+        }
     }
 }
 
 impl fmt::Display for StatusReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        match self {
+            Self::Unknown => Ok(()),
+            reason => fmt::Debug::fmt(reason, f),
+        }
     }
 }
 
@@ -124,6 +132,13 @@ impl ApiStatus {
     /// Creates a failure without details.
     pub fn new(reason: StatusReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), details: None, continue_token: None }
+    }
+
+    /// Failure with empty details.
+    ///
+    /// Upstream counterpart: `errors.NewGenericServerResponse` without a resource.
+    fn generic(reason: StatusReason, message: impl Into<String>) -> Self {
+        Self { details: Some(Box::default()), ..Self::new(reason, message) }
     }
 
     /// 400 Bad Request.
@@ -243,7 +258,7 @@ impl ApiStatus {
 
     /// 405 Method Not Allowed.
     pub fn method_not_allowed() -> Self {
-        Self::new(
+        Self::generic(
             StatusReason::MethodNotAllowed,
             "the server does not allow this method on the requested resource",
         )
@@ -257,18 +272,20 @@ impl ApiStatus {
         Self::new(StatusReason::UnsupportedMediaType, message)
     }
 
+    /// 415 for a patch of an unknown type.
+    pub(crate) fn unsupported_patch() -> Self {
+        Self::generic(StatusReason::UnsupportedMediaType, "415: Unsupported Media Type")
+    }
+
     /// 501 for a part of Kubernetes' API that is not served.
     pub(crate) fn not_implemented(part: &str) -> Self {
         let message = format!("{part} is not implemented by the embedded API server");
         Self::new(StatusReason::NotImplemented, message)
     }
 
-    /// 404 for an unknown path.
+    /// 404 for an unknown path in a served group.
     pub fn unknown_path() -> Self {
-        Self {
-            details: Some(Box::default()),
-            ..Self::new(StatusReason::NotFound, "the server could not find the requested resource")
-        }
+        Self::generic(StatusReason::NotFound, "the server could not find the requested resource")
     }
 
     /// Adds a cause, which distinguishes failures with the same reason.
@@ -338,9 +355,11 @@ impl ApiStatus {
             "metadata": metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason.to_string(),
             "code": self.code(),
         });
+        if self.reason != StatusReason::Unknown {
+            status["reason"] = json!(self.reason.to_string());
+        }
         if let Some(details) = &self.details {
             status["details"] = details.to_value();
         }

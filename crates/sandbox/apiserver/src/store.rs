@@ -29,7 +29,12 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::{ApiStatus, Object, Resource, encoded::SharedTexts, json::set, object::Version};
+use crate::{
+    ApiStatus, Object, Resource,
+    encoded::SharedTexts,
+    json::{remove, set},
+    object::Version,
+};
 
 use durable::Durable;
 use history::{Change, History};
@@ -242,19 +247,19 @@ impl Store {
             let result =
                 |object| if removed { UpdateResult::Removed(object) } else { UpdateResult::Put(object) };
             let old = old.as_ref().map(|old| old.version());
-            let mut encode = |revision: u64| {
-                // The revision is not known before the write.
+            // The revision of a write is not known before it. A created object has none in a dry run.
+            let revision = old.map_or(0, |old| old.revision());
+            if commit == Commit::Dry && old.is_none() {
+                remove(&mut value, RESOURCE_VERSION);
+            } else {
                 set(&mut value, RESOURCE_VERSION, revision.to_string());
-                Version::new(resource, key, &value, old.map(AsRef::as_ref), now, &self.0.texts)
-            };
+            }
+            let version = Version::new(resource, key, &value, old.map(AsRef::as_ref), now, &self.0.texts);
             if commit == Commit::Dry {
                 self.read(&guard)?;
-                let revision = old.map_or(0, |old| old.revision());
-                let version = encode(revision).with_revision(revision);
-                return Ok(result(Arc::new(Object::with_value(Arc::new(version), value))));
+                let version = Arc::new(version.with_revision(revision));
+                return Ok(result(Arc::new(Object::with_value(version, value))));
             }
-
-            let version = encode(0);
             let write = Write { resource, key, old: old.cloned(), version, value, removed };
             let written = match &self.0.durable {
                 None => self.0.commit(write, &guard)?,

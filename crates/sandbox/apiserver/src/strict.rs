@@ -78,17 +78,16 @@ pub enum DecodeError {
         expected: String,
     },
     /// The object's `kind` is not the requested one.
-    #[error(
-        "{found} in version {version:?} cannot be handled as a {kind}: converting ({found}) to ({kind}): \
-         unknown conversion"
-    )]
+    #[error("{found} in version {version:?} cannot be handled as a {kind}: {detail}")]
     Kind {
         /// The object's `kind`.
         found: String,
         /// Requested kind.
         kind: String,
-        /// Version without the group.
+        /// Version of the object, without the group.
         version: String,
+        /// Error message as printed by Go.
+        detail: String,
     },
     /// A value does not have the type of its field.
     #[error("{kind} in version {version:?} cannot be handled as a {kind}: {detail}")]
@@ -144,7 +143,7 @@ pub(crate) fn decode_untyped(kind: &str, raw: &[u8]) -> Result<(Value, Vec<Strin
         Ok(object) => Ok((object, errors)),
         Err(error) => Err(DecodeError::Syntax {
             kind: kind.to_owned(),
-            detail: error.to_string(),
+            detail: syntax_error(&error),
             summary: summary(raw),
         }),
     }
@@ -173,14 +172,18 @@ fn finish(
     object: Result<Value, serde_json::Error>,
     summary: impl FnOnce() -> String,
 ) -> Result<Decoded, DecodeError> {
+    let is_object = context.is_object;
     let (mut strict_errors, type_error) = context.into_diagnostics();
     let mut object = match (object, type_error) {
+        (_, Some(detail)) if !is_object => {
+            return Err(DecodeError::Syntax { kind: kind.to_owned(), detail, summary: summary() });
+        }
         (_, Some(detail)) => {
             let version = version_of(api_version).to_owned();
             return Err(DecodeError::Type { kind: kind.to_owned(), version, detail });
         }
         (Err(error), None) => {
-            let (detail, summary) = (error.to_string(), summary());
+            let (detail, summary) = (syntax_error(&error), summary());
             return Err(DecodeError::Syntax { kind: kind.to_owned(), detail, summary });
         }
         (Ok(object), None) => object,
@@ -206,16 +209,36 @@ pub(crate) fn check_type_meta(
     kind: &str,
 ) -> Result<(), DecodeError> {
     let found = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let found_version = found("apiVersion").unwrap_or(api_version);
+    let found_kind = found("kind").unwrap_or(kind);
     // DeleteOptions exists in every group, and clients send any of them.
-    if kind != "DeleteOptions"
-        && let Some(found) = found("apiVersion").filter(|found| *found != api_version)
-    {
-        let (found, expected) = (found.to_owned(), api_version.to_owned());
-        return Err(DecodeError::ApiVersion { found, expected });
-    }
-    if let Some(found) = found("kind").filter(|found| *found != kind) {
-        let (found, kind, version) = (found.to_owned(), kind.to_owned(), version_of(api_version).to_owned());
-        return Err(DecodeError::Kind { found, kind, version });
+    let is_version = found_version == api_version || kind == "DeleteOptions";
+    if !is_version || found_kind != kind {
+        let detail = match (SCHEMA.kind(found_version, found_kind), SCHEMA.kind(api_version, kind)) {
+            // Custom resources, and versions of the same kind.
+            (_, None) if !is_version => None,
+            (Some(_), _) if found_kind == kind => None,
+            (Some(found), Some(expected)) => {
+                let (found, expected) = (SCHEMA.get(found), SCHEMA.get(expected));
+                let group = expected.package.split('/').next().unwrap_or_default();
+                Some(format!("converting ({}) to ({group}.{kind}): unknown conversion", found.go_type()))
+            }
+            (_, None) => Some(format!("converting ({found_kind}) to ({kind}): unknown conversion")),
+            (None, _) => Some(format!(
+                "no kind {found_kind:?} is registered for version {found_version:?} in scheme \
+                 \"pkg/api/legacyscheme/scheme.go:30\""
+            )),
+        };
+        return Err(match detail {
+            Some(detail) => {
+                let version = version_of(found_version).to_owned();
+                DecodeError::Kind { found: found_kind.to_owned(), kind: kind.to_owned(), version, detail }
+            }
+            None => {
+                let (found, expected) = (found_version.to_owned(), api_version.to_owned());
+                DecodeError::ApiVersion { found, expected }
+            }
+        });
     }
     fields.insert("apiVersion".to_owned(), Value::from(api_version));
     fields.insert("kind".to_owned(), Value::from(kind));
@@ -224,6 +247,11 @@ pub(crate) fn check_type_meta(
 
 fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
+}
+
+/// Message of a parser's error: Go's if the text ends too early.
+pub(crate) fn syntax_error(error: &serde_json::Error) -> String {
+    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
 }
 
 /// Returns the beginning of a body for an error message.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use crate::json::{at, bool_at, i64_at, list_at, str_at};
+use crate::json::{at, bool_at, i64_at, list_at, str_at, type_name};
 
 /// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -370,15 +370,4 @@ fn normalize_keyword(
         (Keyword::Schema | Keyword::SchemaOrBool | Keyword::SchemaOrList, _) => "v1.JSONSchemaProps",
     };
     Err(format!("json: cannot unmarshal {} into Go struct field {path} of type {expected}", type_name(value)))
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

@@ -77,7 +77,7 @@ pub fn patches(data: &[u8]) {
     let target = deployment();
     let patched = [
         patch::json_patch(&target, &patch).ok(),
-        Some(patch::merge(&target, &patch)),
+        patch::merge(&target, &patch).ok(),
         patch::strategic(&target, &patch, "Deployment").ok(),
     ];
     for object in patched.into_iter().flatten() {

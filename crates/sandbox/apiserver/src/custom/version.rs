@@ -1,6 +1,6 @@
 //! A version of a custom resource.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,9 @@ pub(crate) struct CustomVersion {
     /// Group and version in which objects are stored.
     storage_api_version: String,
     pub(crate) list_kind: String,
-    pub(crate) schema: Schema,
+    pub(crate) schema: Arc<Schema>,
+    /// Schemas of all versions.
+    schemas: Arc<Schemas>,
     /// The schema as it is in the definition.
     pub(crate) definition_schema: Arc<Value>,
     /// `additionalPrinterColumns` of the definition.
@@ -40,6 +42,23 @@ pub(crate) struct CustomVersion {
     /// Objects written since this revision of the server have the defaults of this schema.
     since: u64,
     retired: CancellationToken,
+}
+
+/// Schemas of the versions of a resource, by group and version.
+pub(super) type Schemas = BTreeMap<String, Arc<Schema>>;
+
+/// Schema of a version in its definition.
+fn definition_schema(version: &Value) -> Value {
+    version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({}))
+}
+
+/// Returns the schemas of the versions of a definition.
+pub(super) fn schemas(resource: Resource, versions: &[Value]) -> Schemas {
+    let schema = |version| {
+        let api_version = format!("{}/{}", resource.group(), str_at(version, &["name"]));
+        (api_version, Arc::new(Schema::parse(&definition_schema(version))))
+    };
+    versions.iter().map(schema).collect()
 }
 
 /// Paths of the fields that the scale subresource reads and writes, such as `.spec.replicas`.
@@ -94,12 +113,11 @@ impl CustomVersion {
         definition: &Object,
         version: &Value,
         storage: &str,
+        schemas: &Arc<Schemas>,
         retired: CancellationToken,
     ) -> Self {
         let name = str_at(version, &["name"]);
         let api_version = format!("{}/{name}", resource.group());
-        let open_api_schema =
-            version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({}));
         let warning = at(version, &["deprecationWarning"]).and_then(Value::as_str).map(str::to_owned);
         let deprecation = bool_at(version, &["deprecated"])
             .then(|| warning.unwrap_or_else(|| format!("{api_version} {} is deprecated", resource.kind())));
@@ -108,8 +126,9 @@ impl CustomVersion {
             version: name.to_owned(),
             storage_api_version: format!("{}/{storage}", resource.group()),
             list_kind: str_at(definition.value(), &["status", "acceptedNames", "listKind"]).to_owned(),
-            schema: Schema::parse(&open_api_schema),
-            definition_schema: Arc::new(open_api_schema),
+            schema: schemas.get(&api_version).cloned().unwrap_or_default(),
+            schemas: Arc::clone(schemas),
+            definition_schema: Arc::new(definition_schema(version)),
             printer_columns: Value::Array(list_at(version, &["additionalPrinterColumns"]).to_vec()),
             has_status: at(version, &["subresources", "status"]).is_some(),
             scale: at(version, &["subresources", "scale"]).map(ScalePaths::parse),
@@ -177,24 +196,34 @@ impl CustomVersion {
     }
 
     /// Returns a stored object in this version.
+    ///
+    /// As upstream, it has the defaults of the version in which it is stored, and the fields of this one.
     pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, Value> {
         if self.is_stored_form(object) {
             return Cow::Borrowed(object.value());
         }
-        let is_same_version = object.api_version() == self.api_version;
         let mut value = object.value().clone();
+        if let Some(schema) = self.schemas.get(object.api_version()) {
+            values::apply_defaults(&mut value, schema);
+        }
         set(&mut value, &["apiVersion"], self.api_version.as_str());
         values::prune(&mut value, &self.schema);
-        if is_same_version {
-            self.apply_defaults(&mut value);
-        }
         Cow::Owned(value)
     }
 
-    /// Converts an object of this version to the storage version. The strategy of conversion is None: only `apiVersion`
-    /// changes.
+    /// Converts an object of this version to the storage version. The strategy of conversion is None: `apiVersion` changes,
+    /// fields that the storage version does not have are removed, and its defaults are set.
+    ///
+    /// DEVIATION: upstream sets these defaults whenever it reads the object. They differ after a change of a default.
     pub(crate) fn convert_to_storage(&self, object: &mut Value) {
+        if self.storage_api_version == self.api_version {
+            return;
+        }
         set(object, &["apiVersion"], self.storage_api_version.as_str());
+        if let Some(schema) = self.schemas.get(&self.storage_api_version) {
+            values::prune(object, schema);
+            values::apply_defaults(object, schema);
+        }
     }
 
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
@@ -270,15 +299,11 @@ impl Strategy for CustomVersion {
     }
 
     fn increments_generation(&self, new: &Value, old: &Value) -> bool {
-        let content = |object: &Value| {
+        fn content(object: &Value) -> Vec<(&String, &Value)> {
             let members = object.as_object().into_iter().flatten();
-            let content = members.filter(|(name, _)| *name != "metadata");
-            content.map(|(name, value)| (name.clone(), value.clone())).collect::<serde_json::Map<_, _>>()
-        };
-        !crate::json::semantically_equal(
-            Some(&Value::Object(content(new))),
-            Some(&Value::Object(content(old))),
-        )
+            members.filter(|(name, _)| *name != "metadata").collect()
+        }
+        content(new) != content(old)
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {

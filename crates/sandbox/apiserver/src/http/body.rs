@@ -6,7 +6,7 @@ use serde_json::Value;
 use tower::BoxError;
 
 use super::media::Encoding;
-use crate::{ApiStatus, FieldValidation, StatusReason, kind::Kind, protobuf, strict};
+use crate::{ApiStatus, FieldValidation, StatusReason, json::type_name, kind::Kind, protobuf, strict};
 
 /// Maximum size of a request body in bytes, as upstream.
 const LIMIT: usize = 3 << 20;
@@ -61,6 +61,16 @@ pub(super) fn decode_object(
     checked(decoded, api_version, kind, validation)
 }
 
+/// As [`decode_object`], of a parsed body.
+pub(super) fn decode_value(
+    body: Value,
+    api_version: &str,
+    kind: &str,
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), ApiStatus> {
+    checked(strict::decode_value(api_version, kind, body), api_version, kind, validation)
+}
+
 /// As [`decode_object`], of a kind that may be custom.
 pub(super) fn decode_as(
     content: &Content,
@@ -110,7 +120,14 @@ pub(super) fn decode_configuration(
 ) -> Result<(Value, Vec<String>), ApiStatus> {
     let bad = |error: &dyn std::fmt::Display| ApiStatus::bad_request(format!("error decoding YAML: {error}"));
     let error = match serde_saphyr::from_slice(bytes) {
-        Ok(configuration) => return Ok((configuration, Vec::new())),
+        Ok(configuration @ (Value::Object(_) | Value::Null)) => return Ok((configuration, Vec::new())),
+        Ok(other) => {
+            let found = type_name(&other);
+            return Err(bad(&format!(
+                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type \
+                 map[string]interface {{}}"
+            )));
+        }
         Err(error) => error,
     };
     let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {

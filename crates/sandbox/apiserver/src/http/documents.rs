@@ -175,7 +175,7 @@ impl Documents {
         }
         Self {
             root: Document::new(&json!({"paths": root_paths(&all)})),
-            version: Document::new(&version_info(version)),
+            version: Document::of_bytes(version_text(version), HeaderValue::from_static("application/json")),
             core_versions: Document::new(&json!({
                 "kind": "APIVersions",
                 "versions": ["v1"],
@@ -220,12 +220,12 @@ impl Documents {
         Ok(document.unwrap_or(plain).response(headers))
     }
 
-    pub(super) fn group(&self, group: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
-        Ok(self.group.get(group).ok_or_else(ApiStatus::unknown_path)?.response(headers))
+    pub(super) fn group(&self, group: &str, headers: &HeaderMap) -> Option<ApiResponse> {
+        Some(self.group.get(group)?.response(headers))
     }
 
-    pub(super) fn resources(&self, api_version: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
-        Ok(self.resources.get(api_version).ok_or_else(ApiStatus::unknown_path)?.response(headers))
+    pub(super) fn resources(&self, api_version: &str, headers: &HeaderMap) -> Option<ApiResponse> {
+        Some(self.resources.get(api_version)?.response(headers))
     }
 }
 
@@ -466,18 +466,25 @@ fn root_paths(all: &[GroupVersion]) -> Vec<String> {
     paths
 }
 
-fn version_info(version: &str) -> Value {
+/// Returns the document `/version`, indented as upstream.
+fn version_text(version: &str) -> Bytes {
+    let members = version_info(version).map(|(name, value)| format!("  {name:?}: {}", json!(value)));
+    format!("{{\n{}\n}}", members.join(",\n")).into()
+}
+
+/// Returns the members of `/version` in upstream's order.
+fn version_info(version: &str) -> [(&'static str, String); 9] {
     let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
     let mut numbers = version.trim_start_matches('v').split('.').map(digits);
-    json!({
-        "major": numbers.next().unwrap_or_default(),
-        "minor": numbers.next().unwrap_or_default(),
-        "gitVersion": version,
-        "gitCommit": "",
-        "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-    })
+    [
+        ("major", numbers.next().unwrap_or_default()),
+        ("minor", numbers.next().unwrap_or_default()),
+        ("gitVersion", version.to_owned()),
+        ("gitCommit", String::new()),
+        ("gitTreeState", String::new()),
+        ("buildDate", "1970-01-01T00:00:00Z".to_owned()),
+        ("goVersion", String::new()),
+        ("compiler", "rustc".to_owned()),
+        ("platform", format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH)),
+    ]
 }

@@ -8,11 +8,10 @@ use http::{Method, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kcm_api::GoDuration;
-use serde_json::json;
 use thiserror::Error;
 
 use super::response::{self, ApiBody, ApiResponse};
-use crate::{ApiStatus, StatusReason, json::write_json};
+use crate::{ApiStatus, StatusReason};
 
 /// Fault injection rule: selects requests and the action applied to them. Parsed from text (`"…".parse::<Fault>()`):
 ///
@@ -291,8 +290,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
 /// Response to a watch with the failure as its only event.
 pub(super) fn error_event(status: &ApiStatus) -> ApiResponse {
     let mut line = Vec::new();
-    write_json(&mut line, &json!({"type": "ERROR", "object": status.to_value()}));
-    line.push(b'\n');
+    response::write_event(&mut line, "ERROR", &status.to_value());
     response::json_text(StatusCode::OK, line.into())
 }
 

@@ -23,7 +23,8 @@ struct Rest {
     view: View,
     items: vec::IntoIter<Arc<Object>>,
     is_first: bool,
-    ended: bool,
+    /// Text after the last item. `None` once it is serialized.
+    end: Option<Vec<u8>>,
 }
 
 /// Responds with a list.
@@ -34,16 +35,16 @@ struct Rest {
 /// Upstream counterpart: the feature `StreamingCollectionEncodingToJSON`.
 pub(super) fn respond(view: View, list: ObjectList) -> ApiResponse {
     let mut text = Vec::new();
-    view.list_start(&list, &mut text);
-    let mut rest = Rest { view, items: list.items.into_iter(), is_first: true, ended: false };
+    let end = Some(view.list_start(&list, &mut text));
+    let mut rest = Rest { view, items: list.items.into_iter(), is_first: true, end };
     rest.write_chunk(&mut text);
-    if rest.ended {
+    if rest.end.is_none() {
         return response::json_text(StatusCode::OK, text.into());
     }
     let chunks = stream::unfold((Some(text), rest), async |(first, mut rest)| {
         let text = match first {
             Some(text) => text,
-            None if rest.ended => return None,
+            None if rest.end.is_none() => return None,
             None => {
                 tokio::task::yield_now().await;
                 let mut text = Vec::with_capacity(CHUNK + CHUNK / 8);
@@ -64,8 +65,7 @@ impl Rest {
                 return;
             }
             let Some(object) = self.items.next() else {
-                text.extend_from_slice(b"]}\n");
-                self.ended = true;
+                text.extend(self.end.take().into_iter().flatten());
                 return;
             };
             if !self.is_first {

@@ -157,9 +157,7 @@ pub(super) fn patch_type(content_type: &str) -> Result<PatchType, ApiStatus> {
         "application/merge-patch+json" => Ok(PatchType::Merge),
         "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
         // Server-side apply is handled separately: see `is_apply`.
-        _ => Err(ApiStatus::unsupported_media_type(
-            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
-        )),
+        _ => Err(ApiStatus::unsupported_patch()),
     }
 }
 

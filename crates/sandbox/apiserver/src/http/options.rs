@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ApiStatus, DeleteOptions, DeletionPropagation, FieldSelector, FieldValidation, LabelSelector,
-    ListOptions, Preconditions, ResourceVersionMatch, Selection, WatchStart, WriteOptions,
+    ListOptions, Preconditions, ResourceVersionMatch, Selection, StatusReason, WatchStart, WriteOptions,
     json::{at, i64_at, list_at},
 };
 
@@ -181,7 +181,7 @@ fn resource_version(query: &Query) -> Result<Option<u64>, ApiStatus> {
     let Some(text) = query.get("resourceVersion") else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
         let why = format!("Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
-        ApiStatus::bad_request(format!("resourceVersion: {why}"))
+        ApiStatus::new(StatusReason::Unknown, format!("resourceVersion: {why}"))
     })
 }
 
@@ -200,7 +200,8 @@ fn version_match(query: &Query) -> Result<Option<ResourceVersionMatch>, ApiStatu
 pub(super) fn list_options(query: &Query, target: &Target) -> Result<ListOptions, ApiStatus> {
     const MATCH: &str = "resourceVersionMatch";
     let version_match = version_match(query)?;
-    let resource_version = resource_version(query)?;
+    let resource_version = resource_version(query)
+        .map_err(|error| ApiStatus::bad_request(format!("invalid resource version: {}", error.message)))?;
     let continue_token = query.get("continue").map(str::to_owned);
     if query.flag("sendInitialEvents").is_some() {
         return Err(forbidden("ListOptions", "sendInitialEvents", "sendInitialEvents is forbidden for list"));

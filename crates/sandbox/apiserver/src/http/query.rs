@@ -42,11 +42,9 @@ impl Query {
     /// Returns an integer parameter.
     pub(super) fn number(&self, key: &str) -> Result<Option<i64>, ApiStatus> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        value.parse().map(Some).map_err(|error| {
-            ApiStatus::bad_request(format!(
-                "unable to parse the parameter {key}={value:?} as a number: {error}"
-            ))
-        })
+        let invalid =
+            |_| ApiStatus::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax"));
+        value.parse().map(Some).map_err(invalid)
     }
 }
 

@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
-use crate::{ApiStatus, json::write_json};
+use crate::{ApiStatus, json::write_json, schema::ordered::Ordered};
 
 /// Response body: complete, or a stream for a watch or a long list.
 pub type ApiBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -18,12 +18,19 @@ pub type ApiResponse = Response<ApiBody>;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Serializes `value` as a line of JSON.
+/// Serializes `value` as a line of JSON, in the order of its kind.
 pub fn json_bytes(value: &Value) -> Bytes {
     let mut text = Vec::with_capacity(256);
-    write_json(&mut text, value);
+    write_json(&mut text, &Ordered::new(value));
     text.push(b'\n');
     text.into()
+}
+
+/// Appends an event of a watch as a line of JSON.
+pub fn write_event(lines: &mut Vec<u8>, kind: &str, object: &Value) {
+    lines.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+    write_json(lines, &Ordered::new(object));
+    lines.extend_from_slice(b"}\n");
 }
 
 /// Response with a serialized JSON body.
@@ -39,6 +46,11 @@ pub fn json(code: StatusCode, value: &Value) -> ApiResponse {
 /// Response with a plain-text body.
 pub fn text(words: impl Into<Bytes>) -> ApiResponse {
     with_type(StatusCode::OK, TEXT, Full::new(words.into()).boxed_unsync())
+}
+
+/// Response 404 to a path that is no part of the API.
+pub fn page_not_found() -> ApiResponse {
+    with_type(StatusCode::NOT_FOUND, TEXT, Full::from("404 page not found\n").boxed_unsync())
 }
 
 /// Response with a streamed JSON body.

@@ -4,18 +4,19 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    body::{Content, decode_any},
+    body::{Content, decode_object},
     options::write_options,
     program::Program,
     query::Query,
     response::{self, ApiResponse},
     route::{Review, ReviewKind},
     user::User,
-    verbs::success,
+    verbs::created,
 };
 use crate::{
     ApiServer, ApiStatus,
     json::{set, str_at},
+    registry::check_namespace,
 };
 
 /// User of a request, and the parts of the service that a program adds.
@@ -38,29 +39,33 @@ pub(super) fn review(
         return Err(ApiStatus::method_not_allowed());
     }
     let options = write_options(query, "CreateOptions")?;
-    let mut object = decode_any(content)?;
     let (api_version, kind) = (review.kind.api_version(), review.kind.kind());
-    for (member, expected) in [("apiVersion", api_version), ("kind", kind)] {
-        let given = str_at(&object, &[member]);
-        if !given.is_empty() && given != expected {
-            return Err(ApiStatus::bad_request(format!("{member} is {given:?}, expected {expected:?}")));
-        }
-        set(&mut object, &[member], expected);
-    }
+    let (mut object, warnings) = decode_object(content, api_version, kind, options.field_validation)?;
+    check_namespace(&review.namespace, &object)?;
     let status = match review.kind {
         ReviewKind::Binding => {
             let name = str_at(&object, &["metadata", "name"]);
+            if name.is_empty() {
+                return Err(ApiStatus::bad_request("Name parameter required."));
+            }
             server.registry.bind(&review.namespace, name, &object, &options)?;
-            return Ok(response::json(StatusCode::CREATED, &success(None)));
+            return Ok(created());
         }
         ReviewKind::SelfSubjectAccess | ReviewKind::SubjectAccess | ReviewKind::LocalSubjectAccess => {
-            json!({"allowed": true, "reason": "the embedded API server allows every request"})
+            json!({"allowed": true})
         }
-        ReviewKind::SelfSubjectRules => json!({
-            "incomplete": false,
-            "nonResourceRules": [{"nonResourceURLs": ["*"], "verbs": ["*"]}],
-            "resourceRules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
-        }),
+        ReviewKind::SelfSubjectRules => {
+            if str_at(&object, &["spec", "namespace"]).is_empty() {
+                return Err(ApiStatus::bad_request("no namespace on request"));
+            }
+            // As upstream, the response has no spec.
+            set(&mut object, &["spec"], json!({}));
+            json!({
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                "incomplete": false,
+            })
+        }
         ReviewKind::SelfSubject => json!({"userInfo": user_info(caller.user)}),
         ReviewKind::Token => {
             let token = str_at(&object, &["spec", "token"]);
@@ -74,10 +79,9 @@ pub(super) fn review(
         }
     };
     set(&mut object, &["status"], status);
-    if object.get("metadata").is_none_or(Value::is_null) {
-        set(&mut object, &["metadata"], json!({}));
-    }
-    Ok(response::json(StatusCode::CREATED, &object))
+    let mut response = response::json(StatusCode::CREATED, &object);
+    response::warn(&mut response, &warnings);
+    Ok(response)
 }
 
 fn user_info(user: &User) -> Value {

@@ -16,8 +16,10 @@ pub(super) enum Route {
     Extension,
     /// `/version`
     Version,
-    /// `/healthz`, `/livez`, `/readyz` and paths below them.
-    Health,
+    /// `/healthz`, `/livez` or `/readyz`, with these checks.
+    Health(&'static str, &'static [&'static str]),
+    /// One of these checks.
+    HealthCheck,
     /// `/api`
     CoreVersions,
     /// `/apis`
@@ -30,6 +32,8 @@ pub(super) enum Route {
     Object(Target),
     /// Virtual resource, which is processed without being stored.
     Review(Review),
+    /// No part of the API.
+    Unknown,
 }
 
 /// Resource, object or subresource.
@@ -133,6 +137,13 @@ impl ReviewKind {
     }
 }
 
+/// Paths of health checks, and the names of the checks.
+const HEALTH: [(&str, &[&str]); 3] = [
+    ("healthz", &["ping", "log", "etcd"]),
+    ("livez", &["ping", "log", "etcd"]),
+    ("readyz", &["ping", "log", "etcd", "etcd-readiness", "informer-sync", "shutdown"]),
+];
+
 /// Upstream's subresources of pods that are not implemented.
 const NOT_IMPLEMENTED: [&str; 5] = ["attach", "ephemeralcontainers", "exec", "portforward", "resize"];
 
@@ -149,7 +160,9 @@ impl Route {
             ["ui"] => Ok(Self::Page),
             ["ui" | "debug" | "openapi", _, ..] => Ok(Self::Extension),
             ["version"] => Ok(Self::Version),
-            ["healthz" | "livez" | "readyz", ..] => Ok(Self::Health),
+            [name, rest @ ..] if HEALTH.iter().any(|(known, _)| known == name) => {
+                Ok(parse_health(path, name, rest))
+            }
             ["api"] => Ok(Self::CoreVersions),
             ["apis"] => Ok(Self::Groups),
             ["apis", group] => Ok(Self::Group((*group).to_owned())),
@@ -157,7 +170,7 @@ impl Route {
             ["apis", group, version] => Ok(Self::GroupVersion(format!("{group}/{version}"))),
             ["api", version, rest @ ..] => parse_in_group_version("", version, rest, custom),
             ["apis", group, version, rest @ ..] => parse_in_group_version(group, version, rest, custom),
-            _ => Err(ApiStatus::unknown_path()),
+            _ => Ok(Self::Unknown),
         }
     }
 
@@ -169,6 +182,30 @@ impl Route {
             _ => false,
         }
     }
+}
+
+/// Parses a path of health checks. A slash at its end is not ignored, as upstream.
+fn parse_health(path: &str, name: &str, rest: &[&str]) -> Route {
+    match (HEALTH.iter().find(|(known, _)| *known == name), rest) {
+        (Some((name, checks)), []) if !path.ends_with('/') => Route::Health(name, checks),
+        (Some((_, checks)), [check]) if checks.contains(check) => Route::HealthCheck,
+        _ => Route::Unknown,
+    }
+}
+
+/// Response to an unknown path. Upstream responds with a Status in its own groups only.
+fn unknown(group: &str) -> Result<Route, ApiStatus> {
+    if is_built_in(group) { Err(ApiStatus::unknown_path()) } else { Ok(Route::Unknown) }
+}
+
+/// `true` if a built-in resource is in the group.
+pub(super) fn is_built_in(group: &str) -> bool {
+    let reviews =
+        ReviewKind::ALL.iter().map(|kind| kind.api_version().split_once('/').map_or("", |(group, _)| group));
+    Resource::all().map(Resource::group).chain(reviews).any(|known| known == group)
+        || Resource::all().any(|resource| {
+            resource.definition().served_versions.iter().any(|version| version.group() == group)
+        })
 }
 
 /// Parses a path below a group-version.
@@ -185,25 +222,29 @@ fn parse_in_group_version(
         }
         _ => (None, path),
     };
-    let Some((plural, rest)) = path.split_first() else { return Err(ApiStatus::unknown_path()) };
+    let Some((plural, rest)) = path.split_first() else { return unknown(group) };
 
     let review = ReviewKind::ALL
         .into_iter()
         .find(|kind| kind.plural() == *plural && kind.api_version() == api_version(group, version).as_str());
     if let Some(kind) = review {
         if !rest.is_empty() || kind.is_namespaced() != namespace.is_some() {
-            return Err(ApiStatus::unknown_path());
+            return unknown(group);
         }
         return Ok(Route::Review(Review { kind, namespace: namespace.unwrap_or_default().to_owned() }));
     }
 
     let (kind, served_version) = match find(group, version, plural) {
         Some((resource, served_version)) => (resource.into(), served_version),
-        None => (find_custom(&custom(), group, version, plural).ok_or_else(ApiStatus::unknown_path)?, None),
+        None => match find_custom(&custom(), group, version, plural) {
+            Some(kind) => (kind, None),
+            None => return unknown(group),
+        },
     };
     let resource = kind.resource;
-    if namespace.is_some() && !resource.is_namespaced() {
-        return Err(ApiStatus::unknown_path());
+    let lacks_namespace = !rest.is_empty() && namespace.is_none();
+    if if resource.is_namespaced() { lacks_namespace } else { namespace.is_some() } {
+        return unknown(group);
     }
     let (name, subresource) = match rest {
         [] => (None, None),
@@ -212,15 +253,16 @@ fn parse_in_group_version(
             return Err(ApiStatus::not_implemented(&format!("pods/{part}")));
         }
         [name, "proxy", ..] if kind.has(Subresource::Proxy) => (Some(*name), Some(Subresource::Proxy)),
-        [name, part] => {
-            let known = Subresource::ALL.into_iter().find(|known| known.name() == *part && kind.has(*known));
-            (Some(*name), Some(known.ok_or_else(ApiStatus::unknown_path)?))
+        [name, part @ ..] => {
+            let known = Subresource::ALL.into_iter().find(|known| part == [known.name()] && kind.has(*known));
+            match known {
+                Some(known) => (Some(*name), Some(known)),
+                // As upstream, although the object may exist.
+                None if resource.is_custom() => return Err(ApiStatus::not_found(resource, name)),
+                None => return Err(ApiStatus::unknown_path()),
+            }
         }
-        _ => return Err(ApiStatus::unknown_path()),
     };
-    if name.is_some() && resource.is_namespaced() && namespace.is_none() {
-        return Err(ApiStatus::unknown_path());
-    }
     Ok(Route::Object(Target {
         kind,
         served_version,
@@ -295,7 +337,6 @@ mod tests {
     #[test]
     fn unknown_paths_are_not_found() {
         for path in [
-            "/foo",
             "/api/v2/pods",
             "/api/v1/foos",
             "/apis/apps/v1/namespaces/a/pods",
@@ -306,6 +347,11 @@ mod tests {
             "/apis/authorization.k8s.io/v1/localsubjectaccessreviews",
         ] {
             assert_eq!(parse(path).unwrap_err().reason, StatusReason::NotFound, "{path}");
+        }
+        for path in
+            ["/foo", "/apis/example.com/v1/foos", "/apis/example.com/v1/namespaces/a/foos/b", "/livez/foo"]
+        {
+            assert_eq!(parse(path), Ok(Route::Unknown), "{path}");
         }
         let exec = parse("/api/v1/namespaces/a/pods/web/exec").unwrap_err();
         assert_eq!(exec.reason, StatusReason::NotImplemented);

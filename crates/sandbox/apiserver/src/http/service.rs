@@ -28,7 +28,7 @@ use super::{
     query::Query,
     response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
-    route::{Route, Target},
+    route::{self, Route, Target},
     user::{self, User},
     verbs,
 };
@@ -435,7 +435,9 @@ async fn dispatch(
             negotiate_object(&protobuf::as_json(&accept))?;
             return reviews::review(server, method, review, query, &content, caller);
         }
-        Route::Page | Route::Extension => return Err(ApiStatus::unknown_path()),
+        Route::Page | Route::Extension | Route::Unknown => return Ok(response::page_not_found()),
+        Route::Health(name, checks) => return Ok(response::text(health(name, checks, query))),
+        Route::HealthCheck => return Ok(response::text("ok")),
         _ if method != Method::GET => return Err(ApiStatus::method_not_allowed()),
         _ => {}
     }
@@ -445,8 +447,28 @@ async fn dispatch(
         Route::Version => Ok(documents.version(headers)),
         Route::CoreVersions => documents.discovery(true, &accept, headers),
         Route::Groups => documents.discovery(false, &accept, headers),
-        Route::Group(group) => documents.group(group, headers),
-        Route::GroupVersion(api_version) => documents.resources(api_version, headers),
-        _ => Ok(response::text("ok")),
+        Route::Group(group) => Ok(documents.group(group, headers).unwrap_or_else(response::page_not_found)),
+        Route::GroupVersion(api_version) => match documents.resources(api_version, headers) {
+            Some(resources) => Ok(resources),
+            None if route::is_built_in(api_version.split_once('/').map_or("", |(group, _)| group)) => {
+                Err(ApiStatus::unknown_path())
+            }
+            None => Ok(response::page_not_found()),
+        },
+        _ => Ok(response::page_not_found()),
     }
+}
+
+/// Result of the health checks `checks`. All succeed.
+fn health(name: &str, checks: &[&str], query: &Query) -> String {
+    if query.all("verbose").next().is_none() {
+        return "ok".to_owned();
+    }
+    let mut text = String::new();
+    for check in checks {
+        let excluded =
+            if query.all("exclude").any(|excluded| excluded == *check) { "excluded: " } else { "" };
+        text += &format!("[+]{check} {excluded}ok\n");
+    }
+    text + name + " check passed\n"
 }

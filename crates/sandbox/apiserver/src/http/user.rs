@@ -57,7 +57,8 @@ pub(super) fn authenticate(
     }
     let Some(given) = parts.headers.get(header::AUTHORIZATION) else {
         // The page contains no data and prompts for the token.
-        let public = matches!(route, Ok(Route::Health | Route::Version | Route::Page));
+        let public =
+            matches!(route, Ok(Route::Health(..) | Route::HealthCheck | Route::Version | Route::Page));
         return public.then(User::anonymous).ok_or_else(unauthorized);
     };
     let (scheme, token) = given.to_str().ok().and_then(|given| given.split_once(' ')).unwrap_or_default();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    body::{Content, decode_any, decode_as, decode_configuration, decode_object},
+    body::{Content, decode_any, decode_as, decode_configuration, decode_object, decode_value},
     list,
     media::{Encoding, Representation, is_apply, patch_type},
     options::{
@@ -23,9 +23,10 @@ use super::{
 };
 use crate::{
     ApiServer, ApiStatus, Resource, StatusDetails, Subresource, WriteOptions,
-    json::{bool_at, list_at, str_at},
-    registry::{Deleted, Patch, WriteScope, WriteTarget, Written, scale_of},
+    json::{bool_at, list_at, set, str_at},
+    registry::{Deleted, Patch, WriteScope, WriteTarget, Written, check_namespace, scale_of},
     store::WatchCache,
+    strict::syntax_error,
 };
 
 /// Request for a resource.
@@ -148,8 +149,9 @@ impl ResourceRequest<'_> {
     /// Decodes the body as a patch.
     fn read_patch(&self) -> Result<Patch, ApiStatus> {
         let form = patch_type(&self.content.content_type)?;
-        let body = serde_json::from_slice(&self.content.bytes)
-            .map_err(|error| ApiStatus::bad_request(format!("error decoding patch: {error}")))?;
+        let body = serde_json::from_slice(&self.content.bytes).map_err(|error| {
+            ApiStatus::bad_request(format!("error decoding patch: {}", syntax_error(&error)))
+        })?;
         Ok(Patch { form, body })
     }
 
@@ -268,28 +270,37 @@ impl ResourceRequest<'_> {
     fn bind(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("CreateOptions")?;
         let (binding, _) = decode_object(&self.content, "v1", "Binding", options.field_validation)?;
-        let given = str_at(&binding, &["metadata", "name"]);
-        if !given.is_empty() && given != self.target.name() {
-            return Err(ApiStatus::bad_request("name in URL does not match name in Binding object"));
-        }
+        self.check_body(&binding)?;
         self.server.registry.bind(&self.target.namespace, self.target.name(), &binding, &options)?;
-        Ok(response::json(StatusCode::CREATED, &success(None)))
+        Ok(created())
     }
 
     fn evict(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("CreateOptions")?;
-        // policy/v1 and policy/v1beta1 are equal here.
-        let eviction = decode_any(&self.content)?;
-        if str_at(&eviction, &["kind"]) != "Eviction" {
-            return Err(ApiStatus::bad_request("the body of the request is not an Eviction"));
-        }
-        let given = str_at(&eviction, &["metadata", "name"]);
-        if !given.is_empty() && given != self.target.name() {
-            return Err(ApiStatus::bad_request("name in URL does not match name in Eviction object"));
-        }
+        // policy/v1beta1 is equal.
+        let body = decode_any(&self.content).ok();
+        let beta = body.filter(|body| str_at(body, &["apiVersion"]) == "policy/v1beta1");
+        let (eviction, _) = match beta {
+            Some(mut eviction) => {
+                set(&mut eviction, &["apiVersion"], "policy/v1");
+                decode_value(eviction, "policy/v1", "Eviction", options.field_validation)?
+            }
+            None => decode_object(&self.content, "policy/v1", "Eviction", options.field_validation)?,
+        };
+        self.check_body(&eviction)?;
         let delete = eviction_options(&eviction)?;
         self.server.registry.evict(&self.target.namespace, self.target.name(), &delete, &options)?;
-        Ok(response::json(StatusCode::CREATED, &success(None)))
+        Ok(created())
+    }
+
+    /// Rejects the body of a subresource that names another object.
+    fn check_body(&self, body: &Value) -> Result<(), ApiStatus> {
+        check_namespace(&self.target.namespace, body)?;
+        if str_at(body, &["metadata", "name"]) == self.target.name() {
+            return Ok(());
+        }
+        let kind = str_at(body, &["kind"]);
+        Err(ApiStatus::bad_request(format!("name in URL does not match name in {kind} object")))
     }
 
     fn log(&self) -> Result<ApiResponse, ApiStatus> {
@@ -357,12 +368,19 @@ fn write_response(
 }
 
 /// The Status that says that all went well.
-pub(super) fn success(details: Option<&StatusDetails>) -> Value {
+fn success(details: Option<&StatusDetails>) -> Value {
     let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     if let Some(details) = details {
         status["details"] = details.to_value();
     }
     status
+}
+
+/// Response to a request whose object is not stored.
+pub(super) fn created() -> ApiResponse {
+    let mut status = success(None);
+    status["code"] = json!(201);
+    response::json(StatusCode::CREATED, &status)
 }
 
 /// The object in a request's body, for the audit: as it is, whatever it is.

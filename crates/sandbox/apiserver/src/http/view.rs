@@ -13,7 +13,14 @@ use super::{
     response::json_bytes,
     route::Target,
 };
-use crate::{ApiStatus, Object, ObjectList, json::write_json};
+use crate::{
+    ApiStatus, Object, ObjectList,
+    json::{remove, write_json},
+    schema::{
+        Type,
+        ordered::{Order, Ordered},
+    },
+};
 
 /// Part of an object that a table row contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,40 +85,56 @@ impl View {
         }
     }
 
-    /// Serializes the beginning of a list, up to its first item.
-    pub(super) fn list_start(&self, list: &ObjectList, text: &mut Vec<u8>) {
-        let mut metadata = json!({"resourceVersion": list.revision.to_string()});
-        if let Some(token) = &list.continue_token {
-            metadata["continue"] = json!(token);
-        }
-        if let Some(remaining) = list.remaining {
-            metadata["remainingItemCount"] = json!(remaining);
-        }
+    /// Serializes the beginning of a list, up to its first item. Returns its end, after the last item.
+    pub(super) fn list_start(&self, list: &ObjectList, text: &mut Vec<u8>) -> Vec<u8> {
+        let revision = format!("\"resourceVersion\":\"{}\"", list.revision);
+        let token = list.continue_token.as_ref().map(|token| format!("\"continue\":{}", json!(token)));
+        let remaining = list.remaining.map(|remaining| format!("\"remainingItemCount\":{remaining}"));
+        let join = |members: [Option<String>; 3]| members.into_iter().flatten().collect::<Vec<_>>().join(",");
         let (kind, api_version) = match self.representation {
             Representation::Table(version) => ("Table".to_owned(), version),
             Representation::Metadata(version) => ("PartialObjectMetadataList".to_owned(), version),
             Representation::Plain => (self.target.kind.list_name(), self.target.api_version()),
         };
+        if self.representation == Representation::Plain && self.target.resource().is_custom() {
+            // The members of a list of custom resources are sorted by name, and it always has a token.
+            text.extend_from_slice(format!("{{\"apiVersion\":\"{api_version}\",\"items\":[").as_bytes());
+            let token = token.unwrap_or_else(|| "\"continue\":\"\"".to_owned());
+            let metadata = join([Some(token), remaining, Some(revision)]);
+            return format!("],\"kind\":\"{kind}\",\"metadata\":{{{metadata}}}}}\n").into_bytes();
+        }
+        let metadata = join([Some(revision), token, remaining]);
         text.extend_from_slice(
-            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").as_bytes(),
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{{metadata}}},")
+                .as_bytes(),
         );
-        write_json(text, &metadata);
         if let Representation::Table(_) = self.representation {
-            text.extend_from_slice(b",\"columnDefinitions\":");
-            write_json(text, &self.columns());
+            text.extend_from_slice(b"\"columnDefinitions\":");
+            let (_, order) = Order::of_kind(api_version, "Table").member("columnDefinitions");
+            write_json(text, &Ordered(&self.columns(), order));
             text.extend_from_slice(b",\"rows\":[");
         } else {
-            text.extend_from_slice(b",\"items\":[");
+            text.extend_from_slice(b"\"items\":[");
         }
+        b"]}\n".to_vec()
     }
 
     /// Serializes an item of a list.
     pub(super) fn list_item(&self, object: &Object, text: &mut Vec<u8>) {
         match (self.representation, self.target.served_version) {
-            (Representation::Table(version), _) => write_json(text, &self.row(object, version)),
-            (Representation::Metadata(version), _) => write_json(text, &metadata_only(object, version)),
+            (Representation::Table(version), _) => {
+                write_json(text, &Ordered(&self.row(object, version), Order::Elements(&Type::Any)));
+            }
+            (Representation::Metadata(version), _) => {
+                write_json(text, &Ordered::new(&metadata_only(object, version)));
+            }
             (Representation::Plain, Some(served_version)) => {
-                write_json(text, &served_version.convert_from_storage(object.value()));
+                let mut item = served_version.convert_from_storage(object.value());
+                // As upstream, items of built-in kinds have no type.
+                remove(&mut item, &["apiVersion"]);
+                remove(&mut item, &["kind"]);
+                let order = Order::of_kind(served_version.api_version(), self.target.kind.name());
+                write_json(text, &Ordered(&item, order));
             }
             (Representation::Plain, None) if self.target.kind.is_stored_form(object) => {
                 object.write_item(text);

@@ -7,7 +7,6 @@ use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kcm_clock::{Clock, Sleep, jitter};
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -16,7 +15,7 @@ use super::{
     response::{self, ApiResponse},
     view::View,
 };
-use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, json::write_json, store::WatchCache};
+use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, store::WatchCache};
 
 /// Interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -149,7 +148,7 @@ impl Stream {
             match event {
                 Ok(event) => self.line(&mut lines, &event),
                 Err(status) => {
-                    write_line(&mut lines, "ERROR", &status.to_value());
+                    response::write_event(&mut lines, "ERROR", &status.to_value());
                     self.ended = true;
                     return lines;
                 }
@@ -185,11 +184,6 @@ impl Stream {
     }
 
     fn bookmark(&self, lines: &mut Vec<u8>, revision: u64, initial_end: bool) {
-        write_line(lines, "BOOKMARK", &self.view.bookmark(revision, initial_end));
+        response::write_event(lines, "BOOKMARK", &self.view.bookmark(revision, initial_end));
     }
-}
-
-fn write_line(lines: &mut Vec<u8>, kind: &str, object: &Value) {
-    write_json(lines, &json!({"type": kind, "object": object}));
-    lines.push(b'\n');
 }

@@ -51,6 +51,7 @@ use Shape::{Given, List, Plain};
 /// Protobuf number, JSON name, type and shape of a field.
 type Field = (u32, &'static str, Type, Shape);
 
+/// Fields of `JSONSchemaProps` in the order of Go.
 const SCHEMA: &[Field] = &[
     (1, "id", Text, Plain),
     (2, "$schema", Text, Plain),
@@ -97,6 +98,11 @@ const SCHEMA: &[Field] = &[
     (43, "x-kubernetes-map-type", Text, Given),
     (44, "x-kubernetes-validations", Rule, List),
 ];
+
+/// Position of a keyword in Go's struct.
+pub(crate) fn position(name: &str) -> usize {
+    SCHEMA.iter().position(|(_, known, ..)| *known == name).unwrap_or(usize::MAX)
+}
 
 const EXTERNAL_DOCS: &[Field] = &[(1, "description", Text, Plain), (2, "url", Text, Plain)];
 

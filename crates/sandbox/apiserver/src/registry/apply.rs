@@ -8,7 +8,7 @@ use crate::{
     ApiStatus, FieldValidation, WriteOptions,
     apply::{self, Writer},
     json::{at, remove, set, str_at},
-    kind::Kind,
+    kind::{Kind, group_version_kind},
     resource::ServedVersion,
     strict,
 };
@@ -98,13 +98,18 @@ fn check_config(
     {
         return Err(ApiStatus::bad_request("metadata.managedFields must be nil"));
     }
-    if served_version.is_none() {
-        apply::check(kind, config)?;
-    }
     let api_version = match served_version {
         Some(served_version) => served_version.api_version(),
         None => kind.api_version(),
     };
+    let given = (str_at(config, &["apiVersion"]), str_at(config, &["kind"]));
+    if given != (api_version, kind.name()) {
+        let given = group_version_kind(given.0, given.1);
+        return Err(ApiStatus::bad_request(format!("invalid object type: {given}")));
+    }
+    if served_version.is_none() {
+        apply::check(kind, config)?;
+    }
     let decoded = match served_version {
         Some(_) => strict::decode_value(api_version, kind.name(), config.clone()),
         None => kind.decode(config.clone()),

@@ -42,7 +42,7 @@ impl Registry {
         if !str_at(&object, &["metadata", "resourceVersion"]).is_empty() {
             // An untyped error in upstream's storage layer, so the status is 500.
             let message = "resourceVersion should not be set on objects to be created";
-            return Err(ApiStatus::new(StatusReason::InternalError, message));
+            return Err(ApiStatus::new(StatusReason::Unknown, message));
         }
         for field in
             ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"]

@@ -100,7 +100,7 @@ impl Patch {
     pub(crate) fn apply(&self, target: &Value, kind: &str) -> Result<Value, ApiStatus> {
         match self.form {
             PatchType::Json => Ok(patch::json_patch(target, &self.body)?),
-            PatchType::Merge => Ok(patch::merge(target, &self.body)),
+            PatchType::Merge => Ok(patch::merge(target, &self.body)?),
             PatchType::Strategic => Ok(patch::strategic(target, &self.body, kind)?),
         }
     }
@@ -264,7 +264,9 @@ fn next_state(
         WriteScope::Status => strategy::prepare_status_update(strategy, &mut new, shown),
         WriteScope::Finalize => {
             let finalizers = list_at(&new, &["spec", "finalizers"]).to_vec();
-            new = old.value().clone();
+            for part in ["spec", "status"] {
+                copy(&mut new, shown, &[part]);
+            }
             set(&mut new, &["spec", "finalizers"], finalizers);
         }
     }
@@ -319,7 +321,7 @@ fn check_identity(kind: &Kind, old: &Object, new: &Value) -> Result<(), ApiStatu
     match str_at(new, &["metadata", "resourceVersion"]) {
         "" | "0" if kind.strategy().allows_unconditional_update() => Ok(()),
         "" | "0" => Err(ApiStatus::invalid_field(
-            resource.kind(),
+            resource.plural(),
             resource.group(),
             name,
             "metadata.resourceVersion",

@@ -8,7 +8,7 @@ use super::{Patch, Registry, WriteScope, WriteTarget, Written, modify::ManagedFi
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
     custom::ScalePaths,
-    json::{at, copy, i64_at, map_at_mut, set, set_condition, str_at},
+    json::{at, copy, i64_at, list_at, map_at_mut, set, set_condition, str_at},
     kind::Kind,
     store::{self, Commit, Decision, UpdateResult},
     strict,
@@ -168,15 +168,22 @@ impl Registry {
     ) -> Result<Written, ApiStatus> {
         let target = str_at(binding, &["target", "name"]);
         let kind = str_at(binding, &["target", "kind"]);
-        let invalid = |field: &str, reason, message: &str| {
-            Err(ApiStatus::invalid_field("Binding", "", name, field, reason, message))
-        };
+        // Untyped errors upstream, so the status is 500.
+        let mut errors = Vec::new();
         if !matches!(kind, "" | "Node") {
-            let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
-            return invalid("target.kind", "FieldValueNotSupported", &message);
+            errors.push(format!(
+                "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
+            ));
         }
         if target.is_empty() {
-            return invalid("target.name", "FieldValueRequired", "Required value");
+            errors.push("target.name: Required value".to_owned());
+        }
+        match errors.as_slice() {
+            [] => {}
+            [error] => return Err(ApiStatus::new(StatusReason::Unknown, error.as_str())),
+            errors => {
+                return Err(ApiStatus::new(StatusReason::Unknown, format!("[{}]", errors.join(", "))));
+            }
         }
         let conflict = |why: String| ApiStatus::conflict_on("pods/binding", Resource::PODS, name, why);
         let now = self.now();
@@ -256,7 +263,7 @@ impl Registry {
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
                                not support.";
-                return Err(ApiStatus::new(StatusReason::InternalError, message));
+                return Err(ApiStatus::new(StatusReason::Unknown, message));
             }
         };
         let name = budget.name();
@@ -268,6 +275,9 @@ impl Registry {
             .with_cause("DisruptionBudget", cause, "")
             .with_retry_after(after)
         };
+        if !is_ready(pod) && may_evict_unready(budget.value()) {
+            return Ok(());
+        }
         let now = self.now();
         let resource = Resource::POD_DISRUPTION_BUDGETS;
         self.modify_unchecked(resource, budget.namespace(), name, options, |old| {
@@ -325,6 +335,20 @@ impl Registry {
             UpdateResult::Unchanged(None) => Err(ApiStatus::not_found(resource, name)),
         }
     }
+}
+
+fn is_ready(pod: &Object) -> bool {
+    let mut conditions = list_at(pod.value(), &["status", "conditions"]).iter();
+    conditions
+        .any(|condition| str_at(condition, &["type"]) == "Ready" && str_at(condition, &["status"]) == "True")
+}
+
+/// `true` if a pod that is not ready is evicted without a change of the budget.
+fn may_evict_unready(budget: &Value) -> bool {
+    let status = |field| i64_at(budget, &["status", field]).unwrap_or_default();
+    let desired = status("desiredHealthy");
+    str_at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
+        || (desired > 0 && status("currentHealthy") >= desired)
 }
 
 fn check_preconditions(

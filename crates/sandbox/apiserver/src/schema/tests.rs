@@ -22,7 +22,8 @@ fn types_are_those_of_k8s_openapi() {
         return;
     }
     assert_eq!(TYPES, text, "run this test with UPDATE_SCHEMA=1");
-    assert_eq!(SCHEMA.structs.len(), structs.len());
+    let traced = SCHEMA.structs.iter().filter(|known| known.package != DOCUMENT_TYPES);
+    assert_eq!(traced.count(), structs.len());
     for ((package, name), fields) in &structs {
         let known = SCHEMA.structs.iter().find(|known| known.package == *package && known.name == *name);
         let mut names: Vec<_> = known.unwrap().fields.iter().map(|field| field.name).collect();
@@ -62,14 +63,17 @@ fn text(structs: &trace::Structs) -> String {
             let separator = if position + 1 < entries.len() { "," } else { "" };
             let entry = match *entry {
                 Entry::Inline(inlined) => format!("+{inlined}"),
-                Entry::Field { name: field, presence, go_name, .. } => {
+                Entry::Field { name: field, presence, go_name, ty } => {
                     let flag = match presence {
                         Presence::NotEmpty => "",
                         Presence::Given => "*",
                         Presence::Always => "!",
                     };
                     let go_name = go_name.map_or_else(String::new, |name| format!(":{name}"));
-                    let ty = types[&(*package, *name, field)].replace(&format!("{package}."), "");
+                    let ty = match types.get(&(*package, *name, field)) {
+                        Some(ty) => ty.replace(&format!("{package}."), ""),
+                        None => ty.to_owned(),
+                    };
                     let ty = if ty == "string" { String::new() } else { format!(" {ty}") };
                     format!("{field}{flag}{go_name}{ty}")
                 }

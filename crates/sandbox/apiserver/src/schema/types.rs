@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Field, KINDS, Presence, Schema, Struct, StructId, Type, Wire, find, order};
+use super::{
+    DOCUMENT_TYPES, DOCUMENTS, Field, KINDS, Presence, Schema, Struct, StructId, Type, Wire, find, order,
+};
 
 pub(super) const TYPES: &str = include_str!("types.txt");
 
@@ -19,13 +21,20 @@ pub(super) enum Entry {
     Inline(&'static str),
 }
 
-/// Returns the schema of [`KINDS`].
+/// Fields of every kind, which protobuf lacks.
+const TYPE_META: &[&str] = &["kind", "apiVersion"];
+
+/// Returns the schema of [`KINDS`] and [`DOCUMENTS`].
 pub(super) fn read() -> Schema {
     let messages = parse().into_iter().map(|message| ((message.package, message.name), message.entries));
     let mut reader = Reader { messages: &messages.collect(), schema: Schema::default() };
     for (api_version, kind) in KINDS {
-        let id = reader.type_of(&package_of(api_version, kind), kind, &["apiVersion", "kind"]);
+        let id = reader.type_of(&package_of(api_version, kind), kind, TYPE_META);
         reader.schema.kinds.push((api_version, kind, id));
+    }
+    for kind in DOCUMENTS {
+        let id = reader.type_of(DOCUMENT_TYPES, kind, TYPE_META);
+        reader.schema.documents.push((kind, id));
     }
     reader.schema
 }
@@ -58,7 +67,8 @@ impl Reader<'_> {
             });
             let mut fields = Vec::new();
             for name in unnumbered {
-                fields.push(Field { name, ty: Type::Text, presence: Presence::NotEmpty, go_name: None });
+                let (ty, rank) = (Type::Text, fields.len());
+                fields.push(Field { name, ty, presence: Presence::NotEmpty, go_name: None, rank });
             }
             self.add_fields(package, name, &mut fields);
             fields.sort_by_key(|field| order(field.name));
@@ -83,7 +93,7 @@ impl Reader<'_> {
                         (Type::Struct(_), Presence::NotEmpty) => Presence::Given,
                         _ => presence,
                     };
-                    fields.push(Field { name, ty, presence, go_name });
+                    fields.push(Field { name, ty, presence, go_name, rank: fields.len() });
                 }
             }
         }

@@ -15,7 +15,7 @@ impl Strategy for CustomResourceDefinition {
     fn initial_status(&self, definition: &Value) -> Option<Value> {
         Some(json!({
             "acceptedNames": {"kind": "", "plural": ""},
-            "conditions": [],
+            "conditions": null,
             "storedVersions": storage_version(definition).into_iter().collect::<Vec<_>>(),
         }))
     }

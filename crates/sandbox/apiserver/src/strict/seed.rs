@@ -19,6 +19,8 @@ pub(super) struct Context<'s> {
     seen: BTreeSet<String>,
     /// Type error that ended decoding, in Go's format. serde's errors would append a position.
     type_error: Option<String>,
+    /// `false` if the whole value is no object.
+    pub(super) is_object: bool,
 }
 
 /// Element of the path to a value.
@@ -30,7 +32,14 @@ enum Step<'s> {
 
 impl<'s> Context<'s> {
     pub(super) fn new(schema: &'s Schema) -> Self {
-        Self { schema, path: Vec::new(), strict_errors: Vec::new(), seen: BTreeSet::new(), type_error: None }
+        Self {
+            schema,
+            path: Vec::new(),
+            strict_errors: Vec::new(),
+            seen: BTreeSet::new(),
+            type_error: None,
+            is_object: true,
+        }
     }
 
     /// Returns the strict errors, and the type error that ended decoding.
@@ -94,10 +103,11 @@ impl<'s> Context<'s> {
                     self.schema.go_type(ty, within, field)
                 )
             }
-            (None, Type::Struct(id)) => {
+            (None, Type::Struct(_)) => {
+                self.is_object = false;
                 format!(
-                    "json: cannot unmarshal {found} into Go value of type {}",
-                    self.schema.get(*id).go_type()
+                    "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+                     \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
                 )
             }
             (None, _) => format!("json: cannot unmarshal {found} into Go value"),

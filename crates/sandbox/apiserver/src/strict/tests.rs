@@ -176,6 +176,8 @@ fn syntax_errors_quote_the_beginning() {
     assert!(error("spec").ends_with("(73706563)"));
     assert!(error("").ends_with("(<empty>)"));
     assert!(error("{} {}").contains("trailing"));
+    assert!(error("{").contains("json parse error: unexpected end of JSON input"));
+    assert!(error("[]").ends_with("Kind string \"json:\\\"kind,omitempty\\\"\" } (5b5d)"));
     assert!(error(&"[".repeat(100_000)).contains("array into Go value"));
     let deep = format!("{{\"metadata\":{{\"managedFields\":[{{\"fieldsV1\":{}", "[".repeat(100_000));
     let deep = decode("apps/v1", "Deployment", deep.as_bytes()).unwrap_err().to_string();
@@ -186,10 +188,19 @@ fn syntax_errors_quote_the_beginning() {
 fn other_kind_or_version_is_rejected() {
     assert_eq!(
         error(r#"{"apiVersion":"apps/v1beta1"}"#),
-        "the API version in the data (apps/v1beta1) does not match the expected API version (apps/v1)"
+        "Deployment in version \"v1beta1\" cannot be handled as a Deployment: no kind \"Deployment\" is registered for \
+         version \"apps/v1beta1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
     );
-    assert!(
-        error(r#"{"kind":"Pod"}"#).starts_with("Pod in version \"v1\" cannot be handled as a Deployment: ")
+    assert_eq!(
+        decode("autoscaling/v1", "HorizontalPodAutoscaler", br#"{"apiVersion":"autoscaling/v2"}"#)
+            .unwrap_err()
+            .to_string(),
+        "the API version in the data (autoscaling/v2) does not match the expected API version (autoscaling/v1)"
+    );
+    assert_eq!(
+        error(r#"{"apiVersion":"v1","kind":"Pod"}"#),
+        "Pod in version \"v1\" cannot be handled as a Deployment: converting (v1.Pod) to (apps.Deployment): unknown \
+         conversion"
     );
     assert_eq!(
         decode("v2", "Pod", b"{}").unwrap_err().to_string(),

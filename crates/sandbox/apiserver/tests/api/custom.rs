@@ -378,7 +378,7 @@ mod objects {
         created["metadata"].as_object_mut().unwrap().remove("resourceVersion");
         assert_eq!(
             client.put(&format!("{WEBSITES}/a"), &created).await.refused(422, "Invalid"),
-            "Website.example.com \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an \
+            "websites.example.com \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an \
              update"
         );
     }
@@ -580,7 +580,7 @@ mod server_side_apply {
         );
         apply(&client, "two", json!({"host": "abd", "list": ["1", "2"]}), "&force=true").await.expect(200);
         assert_eq!(
-            apply(&client, "two", json!({"host": "abd", "hots": 1}), "").await.refused(500, "InternalError"),
+            apply(&client, "two", json!({"host": "abd", "hots": 1}), "").await.refused(500, ""),
             "failed to create typed patch object (/a; example.com/v1, Kind=Website): .spec.hots: field not declared in \
              schema"
         );

@@ -18,6 +18,7 @@ mod negotiation;
 mod pods;
 mod quotas;
 mod reads;
+mod transcripts;
 mod watches;
 mod website;
 mod writes;

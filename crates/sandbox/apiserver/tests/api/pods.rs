@@ -13,6 +13,7 @@ async fn running() -> Client {
     client.post(&format!("{P}/binding"), &binding).await.expect(201);
     let status = json!({"status": {
         "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"name": "c", "ready": true, "started": true, "restartCount": 0, "image": "nginx:1", "imageID": ""}],
     }});
     client.patch(&format!("{P}/status"), &status).await.expect(200);
@@ -80,7 +81,7 @@ async fn pod_is_bound_once() {
     let bound = client.get(P).await.expect(200);
     assert_eq!(bound["spec"]["nodeName"], "n");
     let condition = &bound["status"]["conditions"][0];
-    let again = json!({"target": {"name": "m"}});
+    let again = json!({"metadata": {"name": "p"}, "target": {"name": "m"}});
     let message = client.post(&format!("{P}/binding"), &again).await.refused(409, "Conflict");
     assert_eq!(
         message,

@@ -39,7 +39,7 @@ pub(super) fn all() -> Structs {
     trace! {
         apps v1: Deployment ReplicaSet;
         authentication v1: SelfSubjectReview TokenReview;
-        authorization v1: SelfSubjectAccessReview SubjectAccessReview;
+        authorization v1: LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview;
         autoscaling v1: HorizontalPodAutoscaler Scale;
         autoscaling v2: HorizontalPodAutoscaler;
         coordination v1: Lease;

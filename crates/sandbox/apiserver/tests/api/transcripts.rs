@@ -1,0 +1,32 @@
+//! Requests with the responses of kube-apiserver v1.36. The e2e test `transcripts` replays and records them on that server.
+
+use kcm_testkit::Transcript;
+
+use crate::client::Client;
+
+/// Replays a transcript on a new server.
+async fn replay(text: &str) {
+    let client = Client::new();
+    let transcript = Transcript::new(text);
+    let replayed = transcript
+        .replay(async |request| {
+            let headers = [("content-type", request.media_type)];
+            let answer = client.call(request.method, request.path, &headers, request.body.to_owned()).await;
+            (answer.code, answer.text)
+        })
+        .await;
+    transcript.assert_equal(&replayed);
+}
+
+macro_rules! transcripts {
+    ($($name:ident)+) => {$(
+        #[tokio::test]
+        async fn $name() {
+            replay(include_str!(concat!("testdata/transcripts/", stringify!($name), ".txt"))).await;
+        }
+    )+};
+}
+
+transcripts! {
+    objects patches paths pods reviews versions
+}
