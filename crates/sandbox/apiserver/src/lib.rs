@@ -71,6 +71,7 @@ pub mod validate;
 
 mod encoded;
 mod field_error;
+mod go_regex;
 mod json_path;
 mod kind;
 mod label_selector;

@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde_json::Value;
 
-use crate::json::{at, bool_at, i64_at, list_at, str_at, type_name};
+use crate::{
+    go_regex,
+    json::{at, bool_at, i64_at, list_at, str_at, type_name},
+};
 
 /// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,9 +166,9 @@ impl Constraints {
             exclusive_minimum: bool_at(props, &["exclusiveMinimum"]),
             max_length: integer("maxLength"),
             min_length: integer("minLength"),
-            pattern: Some(str_at(props, &["pattern"]))
-                .filter(|text| !text.is_empty())
-                .and_then(|text| Some(Pattern { text: text.to_owned(), regex: go_regex(text).ok()? })),
+            pattern: Some(str_at(props, &["pattern"])).filter(|text| !text.is_empty()).and_then(|text| {
+                Some(Pattern { text: text.to_owned(), regex: go_regex::compile(text).ok()? })
+            }),
             max_items: integer("maxItems"),
             min_items: integer("minItems"),
             multiple_of: number("multipleOf"),
@@ -179,37 +182,6 @@ impl Constraints {
             not: at(props, &["not"]).filter(|not| not.is_object()).map(Schema::parse),
         }
     }
-}
-
-/// Maximum size of a compiled regular expression in bytes.
-const MAX_PATTERN: usize = 1 << 20;
-
-/// Compiles a regular expression in Go's syntax: its classes `\d`, `\w`, `\s` and `\b` are ASCII.
-///
-/// # Errors
-///
-/// The expression is invalid.
-pub(crate) fn go_regex(pattern: &str) -> Result<Regex, regex::Error> {
-    let mut translated = String::with_capacity(pattern.len());
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            translated.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('d') => translated.push_str("[0-9]"),
-            Some('D') => translated.push_str("[^0-9]"),
-            Some('w') => translated.push_str("[0-9A-Za-z_]"),
-            Some('W') => translated.push_str("[^0-9A-Za-z_]"),
-            Some('s') => translated.push_str("[\\t\\n\\f\\r ]"),
-            Some('S') => translated.push_str("[^\\t\\n\\f\\r ]"),
-            Some('b') => translated.push_str("(?-u:\\b)"),
-            Some(other) => translated.extend(['\\', other]),
-            None => translated.push('\\'),
-        }
-    }
-    RegexBuilder::new(&translated).size_limit(MAX_PATTERN).build()
 }
 
 /// Pattern of a string, as given and compiled.

@@ -10,9 +10,8 @@ use super::{
     read::{flag, list, text, texts},
 };
 use crate::{
-    custom,
+    custom, go_regex,
     json::{at, bool_at, str_at},
-    structural_schema,
 };
 
 /// Types of values, as listed in messages.
@@ -346,11 +345,9 @@ fn junctors(schema: &Value, skips_any_of: bool, path: &Path<'_>, errors: &mut Er
     }
     let pattern = text(schema, "pattern");
     if !pattern.is_empty()
-        && let Err(error) = structural_schema::go_regex(pattern)
+        && let Err(error) = go_regex::compile(pattern)
     {
-        let error = error.to_string();
-        let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        let detail = format!("must be a valid regular expression, but isn't: {reason}");
+        let detail = format!("must be a valid regular expression, but isn't: {error}");
         errors.invalid(&path.child("pattern"), pattern, detail);
     }
 }

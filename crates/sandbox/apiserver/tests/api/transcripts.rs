@@ -28,5 +28,5 @@ macro_rules! transcripts {
 }
 
 transcripts! {
-    objects patches paths pods reviews versions
+    objects patches paths pods regexes reviews versions
 }
