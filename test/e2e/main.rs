@@ -13,6 +13,7 @@ mod harness;
 mod restarts;
 mod roles;
 mod takeover;
+mod transcripts;
 
 /// Defines two tests per function: with the embedded API server, and with kube-apiserver.
 macro_rules! on_both_servers {

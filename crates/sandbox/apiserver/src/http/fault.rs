@@ -1,17 +1,21 @@
 //! Fault injection rules, and their effects on responses.
 
-use std::{convert::Infallible, fmt, str::FromStr, time::Duration};
+use std::{convert::Infallible, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::{Method, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, BodyStream, StreamBody};
 use kcm_api::GoDuration;
+use kcm_clock::Clock;
 use thiserror::Error;
 
 use super::response::{self, ApiBody, ApiResponse};
 use crate::{ApiStatus, StatusReason};
+
+/// Maximum number of parts of a stream that [`lag`] holds. Further ones wait in the server.
+const LAGGING: usize = 1024;
 
 /// Fault injection rule: selects requests and the action applied to them. Parsed from text (`"…".parse::<Fault>()`):
 ///
@@ -19,8 +23,8 @@ use crate::{ApiStatus, StatusReason};
 /// METHOD PATH [ACTION] [OPTION=VALUE …]
 /// ```
 ///
-/// `METHOD` is an HTTP method, `WATCH` (a GET that watches; `GET` matches only other reads) or `*`. `PATH` is the path
-/// without the query. In it, `*` matches within a segment and `**` matches anything.
+/// `METHOD` is an HTTP method, `WATCH` (a GET that watches; `GET` matches only other reads), `CONTINUE` (a GET of a further
+/// part of a list) or `*`. `PATH` is the path without the query. In it, `*` matches within a segment and `**` matches anything.
 ///
 /// | action | effect |
 /// |---|---|
@@ -29,6 +33,7 @@ use crate::{ApiStatus, StatusReason};
 /// | `after:500` etc. | the request is served, its write takes effect, and it fails with this status |
 /// | `webhook:403`, `webhook:500` | an admission webhook denies the request or fails; it is not served |
 /// | `cut` | a watch ends; with `events=N` after N lines |
+/// | `lag:2s` | the events of a watch are sent 2 s later |
 /// | `break` | the connection breaks without a response; the request is not served |
 /// | `late:5s` | the connection breaks without a response; the request is served 5 s later (`late:0s`: immediately) |
 ///
@@ -62,7 +67,18 @@ pub struct Fault {
 enum MethodMatch {
     All,
     Watch,
+    Continue,
     Method(Method),
+}
+
+/// Kind of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    Watch,
+    /// Further part of a list.
+    Continued,
+    /// Other read, or no read.
+    Other,
 }
 
 /// Effect of a fault on a request.
@@ -76,6 +92,8 @@ pub(super) enum FaultAction {
     RefuseAfter(ApiStatus),
     /// The request is served. Its stream ends after this number of lines.
     Cut { events: u64 },
+    /// The request is served. The parts of its stream are sent later.
+    Lag(Duration),
     /// The connection breaks without a response. The request is served after this time, or never.
     Break { served_after: Option<Duration> },
 }
@@ -98,14 +116,16 @@ pub(super) struct FaultDecision {
 }
 
 impl Fault {
-    pub(super) fn matches(&self, method: &Method, watch: bool, path: &str, agent: &str) -> bool {
+    pub(super) fn matches(&self, method: &Method, read: Read, path: &str, agent: &str) -> bool {
+        let is_watch = read == Read::Watch;
         let method = match &self.method {
             MethodMatch::All => true,
-            MethodMatch::Watch => watch,
-            MethodMatch::Method(only) => !watch && only == method,
+            MethodMatch::Watch => is_watch,
+            MethodMatch::Continue => read == Read::Continued,
+            MethodMatch::Method(only) => !is_watch && only == method,
         };
         // Only streams can be cut.
-        let suits = watch || !matches!(self.action, FaultAction::Cut { .. });
+        let suits = is_watch || !matches!(self.action, FaultAction::Cut { .. } | FaultAction::Lag(_));
         method
             && suits
             && self.path.matches(path)
@@ -131,12 +151,13 @@ fn parse(rule: &str) -> Result<Fault, String> {
     let method = match words.next().ok_or("empty rule")? {
         "*" => MethodMatch::All,
         "WATCH" => MethodMatch::Watch,
+        "CONTINUE" => MethodMatch::Continue,
         name @ ("GET" | "POST" | "PUT" | "PATCH" | "DELETE") => {
             MethodMatch::Method(name.parse().map_err(|_| format!("invalid method {name:?}"))?)
         }
         other => {
             return Err(format!(
-                "invalid method {other:?}: expected GET, POST, PUT, PATCH, DELETE, WATCH or *"
+                "invalid method {other:?}: expected GET, POST, PUT, PATCH, DELETE, WATCH, CONTINUE or *"
             ));
         }
     };
@@ -230,10 +251,13 @@ fn action(word: &str) -> Result<FaultAction, String> {
     match word.split_once(':') {
         Some(("after", code)) => status(code).map(FaultAction::RefuseAfter),
         Some(("webhook", code)) => webhook(code).map(FaultAction::Refuse),
-        Some(("late", time)) => {
+        Some((action @ ("late" | "lag"), time)) => {
             let time = duration(time)
                 .ok_or_else(|| format!("invalid {word:?}: expected a duration such as 500ms or 2s"))?;
-            Ok(FaultAction::Break { served_after: Some(time) })
+            Ok(match action {
+                "lag" => FaultAction::Lag(time),
+                _ => FaultAction::Break { served_after: Some(time) },
+            })
         }
         _ if word == "cut" => Ok(FaultAction::Cut { events: 0 }),
         _ if word == "break" => Ok(FaultAction::Break { served_after: None }),
@@ -309,6 +333,19 @@ pub(super) fn cut(response: ApiResponse, events: u64) -> ApiResponse {
     ApiResponse::from_parts(parts, StreamBody::new(frames).boxed_unsync())
 }
 
+/// Sends the parts of a stream `time` later, without changing their intervals.
+pub(super) fn lag(response: ApiResponse, time: Duration, clock: Arc<dyn Clock>) -> ApiResponse {
+    let (parts, body) = response.into_parts();
+    let frames = BodyStream::new(body).map(move |frame| {
+        let delay = clock.sleep(time);
+        async {
+            delay.await;
+            frame
+        }
+    });
+    ApiResponse::from_parts(parts, StreamBody::new(frames.buffered(LAGGING)).boxed_unsync())
+}
+
 /// Returns at most `left` lines of `data`, and the number of lines left after them.
 fn first_lines(data: Bytes, mut left: u64) -> (Bytes, u64) {
     for (index, byte) in data.iter().enumerate() {
@@ -355,6 +392,8 @@ mod tests {
             "POST /a webhook:404",
             "POST /a late",
             "POST /a late:5",
+            "WATCH /a lag",
+            "WATCH /a lag:2",
             "POST /a break:5s",
             "POST /a break retry-after=1",
             "POST /a cut",

@@ -14,7 +14,7 @@ use http::Method;
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::fault::{Fault, FaultAction, FaultDecision, Glob};
+use super::fault::{Fault, FaultAction, FaultDecision, Glob, Read};
 
 /// Fault injection rules with counts of matching requests. Rules are added and removed at any time.
 ///
@@ -94,7 +94,7 @@ impl Faults {
     pub(super) fn evaluate(
         &self,
         method: &Method,
-        watch: bool,
+        read: Read,
         path: &str,
         agent: impl FnOnce() -> String,
     ) -> FaultDecision {
@@ -108,7 +108,7 @@ impl Faults {
             if decision.action != FaultAction::None {
                 break;
             }
-            if rule.fault.matches(method, watch, path, &agent) && rule.is_selected() {
+            if rule.fault.matches(method, read, path, &agent) && rule.is_selected() {
                 decision.delay += rule.fault.delay;
                 decision.action.clone_from(&rule.fault.action);
             }
@@ -196,10 +196,10 @@ mod tests {
     }
 
     fn post(faults: &Faults, path: &str) -> u16 {
-        match faults.evaluate(&Method::POST, false, path, || "kubectl/1".to_owned()).action {
+        match faults.evaluate(&Method::POST, Read::Other, path, || "kubectl/1".to_owned()).action {
             FaultAction::None => 0,
             FaultAction::Refuse(status) | FaultAction::RefuseAfter(status) => status.code(),
-            FaultAction::Cut { .. } | FaultAction::Break { .. } => 1,
+            FaultAction::Cut { .. } | FaultAction::Lag(_) | FaultAction::Break { .. } => 1,
         }
     }
 
@@ -215,25 +215,28 @@ mod tests {
     #[test]
     fn delays_add_up() {
         let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kube*"]);
-        let decision = faults.evaluate(&Method::POST, false, "/a", || "kubectl/1 (linux/amd64)".to_owned());
+        let decision = faults.evaluate(&Method::POST, Read::Other, "/a", || "kubectl/1 (linux/amd64)".to_owned());
         assert_eq!(decision.delay, Duration::from_millis(1500));
         assert!(matches!(decision.action, FaultAction::Refuse(status) if status.code() == 409));
         assert_eq!(
-            faults.evaluate(&Method::POST, false, "/a", || "curl".to_owned()).action,
+            faults.evaluate(&Method::POST, Read::Other, "/a", || "curl".to_owned()).action,
             FaultAction::None
         );
     }
 
     #[test]
     fn watches_differ_from_other_reads() {
-        let faults = faults(&["GET /a 503", "WATCH /a 410", "* /b cut"]);
-        let code = |watch, path| match faults.evaluate(&Method::GET, watch, path, String::new).action {
+        let faults = faults(&["CONTINUE /a 410", "GET /a 503", "WATCH /a 410", "* /b cut", "* /c lag:1s"]);
+        let code = |read, path| match faults.evaluate(&Method::GET, read, path, String::new).action {
             FaultAction::Refuse(status) => status.code(),
             FaultAction::Cut { .. } => 1,
+            FaultAction::Lag(_) => 2,
             _ => 0,
         };
-        assert_eq!([code(false, "/a"), code(true, "/a")], [503, 410]);
-        assert_eq!([code(false, "/b"), code(true, "/b")], [0, 1]);
+        let reads = [Read::Other, Read::Continued, Read::Watch];
+        assert_eq!(reads.map(|read| code(read, "/a")), [503, 410, 410]);
+        assert_eq!(reads.map(|read| code(read, "/b")), [0, 0, 1]);
+        assert_eq!(reads.map(|read| code(read, "/c")), [0, 0, 2]);
     }
 
     #[test]

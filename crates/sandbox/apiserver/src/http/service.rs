@@ -20,7 +20,7 @@ use tower::{BoxError, Service};
 use super::{
     audit_event::{AuditEvent, ObjectReference},
     body::{self, Content},
-    fault::{self, FaultAction, FaultDecision},
+    fault::{self, FaultAction, FaultDecision, Read},
     freshness,
     media::negotiate_object,
     program::{Program, WriteGate},
@@ -223,7 +223,12 @@ impl Exchange {
             return FaultDecision { delay: Duration::ZERO, action: FaultAction::None };
         }
         let Parts { method, uri, .. } = &self.parts;
-        self.server().config.faults.evaluate(method, self.is_watch(), uri.path(), || self.user_agent())
+        let read = match self.query.get("continue") {
+            _ if self.is_watch() => Read::Watch,
+            Some(_) if method == Method::GET => Read::Continued,
+            _ => Read::Other,
+        };
+        self.server().config.faults.evaluate(method, read, uri.path(), || self.user_agent())
     }
 
     /// Serves the request, logs it and reports it to the audit sink.
@@ -277,6 +282,10 @@ impl Exchange {
             FaultAction::RefuseAfter(status) => self.dispatch(cache).await.and(Err(status)),
             FaultAction::Cut { events } => {
                 self.dispatch(cache).await.map(|response| fault::cut(response, events))
+            }
+            FaultAction::Lag(time) => {
+                let clock = Arc::clone(&self.server().config.clock);
+                self.dispatch(cache).await.map(|response| fault::lag(response, time, clock))
             }
         }
     }

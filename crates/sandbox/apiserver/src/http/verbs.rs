@@ -376,7 +376,7 @@ fn success(details: Option<&StatusDetails>) -> Value {
     status
 }
 
-/// Response to a request whose object is not stored.
+/// Response to the creation of an object that is not stored.
 pub(super) fn created() -> ApiResponse {
     let mut status = success(None);
     status["code"] = json!(201);

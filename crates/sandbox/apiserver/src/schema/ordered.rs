@@ -74,7 +74,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Returns the members of an object in their order, each with the order of its own members.
+    /// Returns the members of an object in this order, and the orders of their members.
     pub(crate) fn members<'v>(self, object: &'v Map<String, Value>) -> Vec<(&'v str, &'v Value, Self)> {
         let members = object.iter().map(|(name, value)| {
             let (position, order) = self.member(name);

@@ -14,7 +14,7 @@ use crate::{
     website::{DEFINITION, DEFINITIONS, WEBSITES, definition, website},
 };
 
-async fn with_definition() -> Client {
+pub(crate) async fn with_definition() -> Client {
     let client = Client::new();
     client.post(DEFINITIONS, &definition()).await.expect(201);
     client
@@ -487,18 +487,15 @@ mod subresources {
     }
 }
 
+// Conversion is compared with kube-apiserver: see the transcript `versions`.
 #[tokio::test]
-async fn versions_are_converted() {
+async fn versions_are_deprecated_and_stored() {
     let client = Client::new();
     let mut versions = definition();
     let mut old = versions["spec"]["versions"][0].clone();
     old["name"] = json!("v1beta1");
     old["storage"] = json!(false);
     old["deprecated"] = json!(true);
-    old["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-        .as_object_mut()
-        .unwrap()
-        .remove("tier");
     versions["spec"]["versions"].as_array_mut().unwrap().push(old);
     client.post(DEFINITIONS, &versions).await.expect(201);
     let beta = WEBSITES.replace("/v1/", "/v1beta1/");
@@ -512,91 +509,23 @@ async fn versions_are_converted() {
     );
     assert_eq!(created.expect(201)["apiVersion"], "example.com/v1beta1");
 
-    let path = format!("{WEBSITES}/a");
-    assert_eq!(client.get(&path).await.expect(200)["apiVersion"], "example.com/v1");
-    client.patch(&path, &json!({"spec": {"tier": "paid"}})).await.expect(200);
-    let shown = client.get(&format!("{beta}/a")).await.expect(200);
-    assert_eq!((&shown["apiVersion"], &shown["spec"]["tier"]), (&json!("example.com/v1beta1"), &Value::Null));
-    let list = client.get(&beta).await.expect(200);
-    assert_eq!(list["items"][0]["apiVersion"], "example.com/v1beta1");
-
     let group = client.get("/apis/example.com").await.expect(200);
     assert_eq!(group["preferredVersion"]["version"], "v1");
     assert_eq!(group["versions"][1]["version"], "v1beta1");
 
     // The new storage version is used for the next write.
+    let path = format!("{WEBSITES}/a");
     let mut swapped = client.get(DEFINITION).await.expect(200);
     swapped["spec"]["versions"][0]["storage"] = json!(false);
     swapped["spec"]["versions"][1]["storage"] = json!(true);
     client.put(DEFINITION, &swapped).await.expect(200);
     let stored = client.get(DEFINITION).await.expect(200);
     assert_eq!(stored["status"]["storedVersions"], json!(["v1", "v1beta1"]));
-    assert_eq!(client.get(&path).await.expect(200)["spec"]["tier"], "paid");
     let websites = client.server.resource("example.com", "websites").unwrap();
     let version = || client.server.get(websites, "default", "a").unwrap().api_version().to_owned();
     assert_eq!(version(), "example.com/v1");
     client.patch(&path, &json!({"spec": {"replicas": 2}})).await.expect(200);
     assert_eq!(version(), "example.com/v1beta1");
-}
-
-mod server_side_apply {
-    use super::*;
-
-    async fn apply(client: &Client, manager: &str, spec: Value, more: &str) -> crate::client::Answer {
-        let path = format!("{WEBSITES}/a?fieldManager={manager}{more}");
-        let headers = [("content-type", "application/apply-patch+yaml")];
-        client.call("PATCH", &path, &headers, website("a", spec).to_string()).await
-    }
-
-    #[tokio::test]
-    async fn merges_by_list_type() {
-        let client = with_definition().await;
-        let first = json!({"host": "abc", "paths": [{"path": "/a", "weight": 1}], "tags": ["x"], "list": ["1"],
-            "labels": {"a": "1"}, "atomic": {"a": "1"}});
-        apply(&client, "one", first, "").await.expect(201);
-        let second = json!({"host": "abc", "paths": [{"path": "/b"}, {"path": "/a"}], "tags": ["y"],
-            "labels": {"b": "2"}, "extra": {"m": {"n": 1}}});
-        let both = apply(&client, "two", second, "").await.expect(200);
-        assert_eq!(both["spec"]["paths"], json!([{"path": "/b"}, {"path": "/a", "weight": 1}]));
-        assert_eq!(both["spec"]["tags"], json!(["x", "y"]));
-        assert_eq!(both["spec"]["labels"], json!({"a": "1", "b": "2"}));
-        assert_eq!(both["spec"]["extra"], json!({"m": {"n": 1}}));
-
-        // The first manager gives its items up.
-        let less = apply(&client, "one", json!({"host": "abc", "list": ["1"]}), "").await.expect(200);
-        assert_eq!(less["spec"]["paths"], json!([{"path": "/b"}, {"path": "/a"}]));
-        assert_eq!(less["spec"]["tags"], json!(["y"]));
-        assert_eq!(less["spec"]["atomic"], Value::Null);
-    }
-
-    #[tokio::test]
-    async fn reports_conflicts_and_unknown_fields() {
-        let client = with_definition().await;
-        apply(&client, "one", json!({"host": "abc", "list": ["1"]}), "").await.expect(201);
-        let conflict = apply(&client, "two", json!({"host": "abd", "list": ["1", "2"]}), "").await;
-        assert_eq!(
-            conflict.refused(409, "Conflict"),
-            "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.host\n- .spec.list"
-        );
-        apply(&client, "two", json!({"host": "abd", "list": ["1", "2"]}), "&force=true").await.expect(200);
-        assert_eq!(
-            apply(&client, "two", json!({"host": "abd", "hots": 1}), "").await.refused(500, ""),
-            "failed to create typed patch object (/a; example.com/v1, Kind=Website): .spec.hots: field not declared in \
-             schema"
-        );
-    }
-
-    #[tokio::test]
-    async fn tracks_other_writes() {
-        let client = with_definition().await;
-        apply(&client, "one", json!({"host": "abc"}), "").await.expect(201);
-        client.patch(&format!("{WEBSITES}/a"), &json!({"spec": {"host": "abd"}})).await.expect(200);
-        let conflict = apply(&client, "one", json!({"host": "abc"}), "").await;
-        assert_eq!(
-            conflict.refused(409, "Conflict"),
-            "Apply failed with 1 conflict: conflict with \"test\" using example.com/v1: .spec.host"
-        );
-    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 
 mod client;
 mod custom;
+mod custom_apply;
 mod deletes;
 mod faults;
 mod kube;

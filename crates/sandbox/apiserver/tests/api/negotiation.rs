@@ -265,3 +265,28 @@ async fn review_is_not_a_table() {
         assert_eq!(client.call("POST", path, &headers, body).await.code, code, "{accept}");
     }
 }
+
+#[tokio::test]
+async fn health_checks_are_listed() {
+    let client = Client::new();
+    assert_eq!(client.get("/readyz").await.text, "ok");
+    assert_eq!(
+        client.get("/livez?verbose&exclude=etcd").await.text,
+        "[+]ping ok\n[+]log ok\n[+]etcd excluded: ok\nlivez check passed\n"
+    );
+    let ready = client.get("/readyz?verbose").await.text;
+    assert!(ready.starts_with("[+]ping ok\n") && ready.ends_with("\n[+]shutdown ok\nreadyz check passed\n"), "{ready}");
+}
+
+/// `kubectl auth can-i --list` of 1.32 and 1.33.
+#[tokio::test]
+async fn rules_review_may_be_protobuf() {
+    let client = Client::new();
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "default"}});
+    let body = kcm_apiserver::protobuf::encode(&review).unwrap();
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let headers = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let reviewed = client.call("POST", path, &headers, body).await.expect(201);
+    assert_eq!(reviewed["status"]["resourceRules"][0]["verbs"], json!(["*"]));
+}

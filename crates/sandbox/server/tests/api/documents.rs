@@ -82,5 +82,5 @@ async fn browsers_are_redirected_to_the_page() {
     assert!(page.header("content-security-policy").starts_with("default-src 'none'; "));
     assert!(page.text.starts_with("<!doctype html>"));
     client.call("POST", "/ui", &[html], "{}").await.refused(405, "MethodNotAllowed");
-    client.get("/ui/other").await.refused(404, "NotFound");
+    assert_eq!(client.get("/ui/other").await.code, 404);
 }

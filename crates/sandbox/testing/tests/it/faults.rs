@@ -1,12 +1,12 @@
 //! Faults that begin while the test runs, for both kinds of client.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kcm_client::{ListParams, Patch};
+use kcm_client::Patch;
 use kcm_testing::TestEnv;
-use kube_client::api::{PatchParams, PostParams, WatchParams};
+use kube_client::api::{ListParams, PatchParams, PostParams, WatchParams};
 use serde_json::json;
 
 use crate::{config_map, watches};
@@ -19,7 +19,7 @@ fn kube_api(env: &TestEnv) -> kube_client::Api<ConfigMap> {
 async fn all_watches_are_cut_now() {
     let env = TestEnv::builder().start().await;
     let manager = env.manager("operator");
-    let cached = manager.informer::<ConfigMap>(ListParams::default()).store();
+    let cached = manager.informer::<ConfigMap>(kcm_client::ListParams::default()).store();
     let _operator = env.run(manager);
     env.eventually("the informer watches", async || watches(&env) == 1).await;
     let api = kube_api(&env);
@@ -76,6 +76,39 @@ async fn answer_of_the_third_patch_is_lost() {
     assert_eq!((value().await.as_str(), lost.applied()), ("7", 1));
     lost.remove();
     assert!(patch("8").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_watch_are_late() {
+    let env = TestEnv::builder().start().await;
+    let late = env.fault("WATCH /**/configmaps lag:2s");
+    let mut stream = pin!(kube_api(&env).watch(&WatchParams::default(), "0").await.unwrap());
+    let clock = env.clock();
+    let start = clock.monotonic();
+    for name in ["a", "b"] {
+        env.api().create(&config_map(name)).await.unwrap();
+    }
+    stream.next().await.unwrap().unwrap();
+    assert!(clock.monotonic() - start >= Duration::from_secs(2));
+    stream.next().await.unwrap().unwrap();
+    assert!(clock.monotonic() - start < Duration::from_secs(4));
+    assert_eq!(late.applied(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn continued_list_has_expired() {
+    let env = TestEnv::builder().start().await;
+    for name in ["a", "b"] {
+        env.api().create(&config_map(name)).await.unwrap();
+    }
+    env.fault("CONTINUE /**/configmaps 410 times=1");
+    let api = kube_api(&env);
+    let first = ListParams { limit: Some(1), ..ListParams::default() };
+    let list = api.list(&first).await.unwrap();
+    let next = ListParams { continue_token: list.metadata.continue_, ..first };
+    let error = api.list(&next).await.unwrap_err();
+    assert!(matches!(&error, kube_client::Error::Api(status) if status.reason == "Expired"), "{error}");
+    assert_eq!(api.list(&next).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

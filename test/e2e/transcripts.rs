@@ -1,0 +1,94 @@
+//! The transcripts that the tests of `kcm-apiserver` replay are those of the given kube-apiserver.
+//!
+//! `UPDATE_TRANSCRIPTS=1` records them again. `kubectl proxy` provides a port without TLS.
+
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
+
+use kcm_stories::external::{Authorization, ControlPlane, Program};
+use kcm_testkit::{Transcript, TranscriptRequest, normalized, unused_address};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+
+use crate::harness::{assets, until};
+
+const FOLDER: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/sandbox/apiserver/tests/api/testdata/transcripts");
+
+/// Time after which a changed definition is served.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// Runs without the kubelet of other tests, which writes to pods.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transcripts_are_those_of_kube_apiserver() {
+    let Some(assets) = assets() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let plane = ControlPlane::start(&assets, folder.path(), Authorization::AlwaysAllow).unwrap();
+    let address = unused_address();
+    let flags = [
+        "proxy".to_owned(),
+        format!("--port={}", address.port()),
+        format!("--kubeconfig={}", plane.kubeconfig("admin").display()),
+    ];
+    let log = folder.path().join("kubectl.log");
+    let _proxy = Program::run("kubectl", assets.join("kubectl").as_os_str(), &flags, &log).unwrap();
+    let ready = ["/readyz", "/api/v1/namespaces/default"];
+    until("the server is ready", async || {
+        let mut codes = Vec::new();
+        for path in ready {
+            let request = TranscriptRequest { method: "GET", path, ..TranscriptRequest::default() };
+            codes.push(send(address, request).await.map(|(code, _)| code).unwrap_or_default());
+        }
+        codes == [200; 2]
+    })
+    .await;
+    let mut files: Vec<_> = fs::read_dir(FOLDER).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        replay(&file, address).await;
+    }
+}
+
+async fn replay(file: &Path, address: SocketAddr) {
+    let text = fs::read_to_string(file).unwrap();
+    let mut settles = false;
+    let transcript = Transcript::new(&text);
+    let replayed = transcript
+        .replay(async |request| {
+            let deadline = Instant::now() + if settles { SETTLED } else { Duration::ZERO };
+            settles = request.method != "GET" && request.path.contains("/customresourcedefinitions");
+            loop {
+                let (code, body) = send(address, request).await.unwrap();
+                // The definition before is served in the background.
+                if normalized(code, &body) == request.response || Instant::now() >= deadline {
+                    return (code, body);
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await;
+    if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
+        fs::write(file, replayed).unwrap();
+    } else {
+        transcript.assert_equal(&replayed);
+    }
+}
+
+/// Sends a request over its own connection, which ends with the response.
+async fn send(address: SocketAddr, request: TranscriptRequest<'_>) -> std::io::Result<(u16, String)> {
+    let TranscriptRequest { method, path, media_type, body, .. } = request;
+    let length = body.len();
+    let mut stream = TcpStream::connect(address).await?;
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\nContent-Type: {media_type}\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).await?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or_default();
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
+    Ok((code, body.to_owned()))
+}
