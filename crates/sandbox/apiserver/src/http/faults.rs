@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn delays_add_up() {
         let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kube*"]);
-        let decision = faults.evaluate(&Method::POST, Read::Other, "/a", || "kubectl/1 (linux/amd64)".to_owned());
+        let decision =
+            faults.evaluate(&Method::POST, Read::Other, "/a", || "kubectl/1 (linux/amd64)".to_owned());
         assert_eq!(decision.delay, Duration::from_millis(1500));
         assert!(matches!(decision.action, FaultAction::Refuse(status) if status.code() == 409));
         assert_eq!(

@@ -75,7 +75,7 @@ impl<'a> Order<'a> {
     }
 
     /// Returns the members of an object in this order, and the orders of their members.
-    pub(crate) fn members<'v>(self, object: &'v Map<String, Value>) -> Vec<(&'v str, &'v Value, Self)> {
+    pub(crate) fn members(self, object: &Map<String, Value>) -> Vec<(&str, &Value, Self)> {
         let members = object.iter().map(|(name, value)| {
             let (position, order) = self.member(name);
             (position, (name.as_str(), value, order))

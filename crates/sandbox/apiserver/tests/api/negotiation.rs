@@ -275,7 +275,10 @@ async fn health_checks_are_listed() {
         "[+]ping ok\n[+]log ok\n[+]etcd excluded: ok\nlivez check passed\n"
     );
     let ready = client.get("/readyz?verbose").await.text;
-    assert!(ready.starts_with("[+]ping ok\n") && ready.ends_with("\n[+]shutdown ok\nreadyz check passed\n"), "{ready}");
+    assert!(
+        ready.starts_with("[+]ping ok\n") && ready.ends_with("\n[+]shutdown ok\nreadyz check passed\n"),
+        "{ready}"
+    );
 }
 
 /// `kubectl auth can-i --list` of 1.32 and 1.33.
