@@ -76,16 +76,22 @@ struct GoFormatter;
 
 impl serde_json::ser::Formatter for GoFormatter {
     fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
-        let mut rest = text;
-        while let Some(at) = rest.find(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-            let (before, escaped) = rest.split_at(at);
-            writer.write_all(before.as_bytes())?;
-            let mut chars = escaped.chars();
-            let code = chars.next().map_or(0, u32::from);
-            write!(writer, "\\u{code:04x}")?;
-            rest = chars.as_str();
+        let mut written = 0;
+        for (at, byte) in text.bytes().enumerate() {
+            let (escaped, length) = match byte {
+                b'<' => ("\\u003c", 1),
+                b'>' => ("\\u003e", 1),
+                b'&' => ("\\u0026", 1),
+                // First byte of both characters, among others.
+                0xe2 if text[at..].starts_with('\u{2028}') => ("\\u2028", 3),
+                0xe2 if text[at..].starts_with('\u{2029}') => ("\\u2029", 3),
+                _ => continue,
+            };
+            writer.write_all(text[written..at].as_bytes())?;
+            writer.write_all(escaped.as_bytes())?;
+            written = at + length;
         }
-        writer.write_all(rest.as_bytes())
+        writer.write_all(text[written..].as_bytes())
     }
 }
 
