@@ -87,11 +87,11 @@ impl serde_json::ser::Formatter for GoFormatter {
                 0xe2 if text[at..].starts_with('\u{2029}') => ("\\u2029", 3),
                 _ => continue,
             };
-            writer.write_all(text[written..at].as_bytes())?;
+            writer.write_all(&text.as_bytes()[written..at])?;
             writer.write_all(escaped.as_bytes())?;
             written = at + length;
         }
-        writer.write_all(text[written..].as_bytes())
+        writer.write_all(&text.as_bytes()[written..])
     }
 }
 
