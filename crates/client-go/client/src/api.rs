@@ -30,7 +30,7 @@ pub use self::{
     subresources::{Scale, ScaleSpec, ScaleStatus},
 };
 use crate::{
-    ApiClient,
+    ApiClient, Permit,
     decode::Decode,
     request::{ContentType, Representation},
 };
@@ -188,6 +188,12 @@ impl<K> Api<K> {
     #[must_use]
     pub fn with_write_options(&self, write_options: WriteOptions) -> Self {
         Self { write_options, ..self.clone() }
+    }
+
+    /// Returns the same objects with a client whose next request takes the token of `permit`.
+    #[must_use]
+    pub fn with_permit(&self, permit: Permit) -> Self {
+        Self { client: self.client.with_permit(permit), ..self.clone() }
     }
 
     /// Returns the resource.

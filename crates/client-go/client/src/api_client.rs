@@ -21,8 +21,9 @@ use crate::{
     Body,
     authenticator::Authenticator,
     failure,
-    limiter::RateLimiter,
+    limiter::{PriorityLevel, RateLimiter},
     metrics::{ClientMetrics, RequestInfo},
+    permit::Permit,
     request::{ContentType, Idempotency, Request},
     retry::{self, FailureKind},
     throttle::ThrottleLog,
@@ -38,9 +39,16 @@ const MAX_ERROR_BODY: usize = 1 << 20;
 /// Created by a [`ClientFactory`](crate::ClientFactory). All requests except watches take a token from the client's
 /// bucket, also when they are sent again.
 ///
+/// Requests have the priority [`PriorityLevel::Rollout`] at the rate limit, unless the client has
+/// [another](Self::with_priority_level).
+///
 /// Upstream counterpart: a clientset.
 #[derive(Clone)]
-pub struct ApiClient(Arc<Parts>);
+pub struct ApiClient {
+    parts: Arc<Parts>,
+    priority_level: PriorityLevel,
+    permit: Option<Arc<Permit>>,
+}
 
 /// Parts of an [`ApiClient`].
 pub(crate) struct Parts {
@@ -113,31 +121,62 @@ struct Failure {
 
 impl ApiClient {
     pub(crate) fn new(parts: Parts) -> Self {
-        Self(Arc::new(parts))
+        Self { parts: Arc::new(parts), priority_level: PriorityLevel::default(), permit: None }
     }
 
     /// Returns the client's name, such as `deployment-controller`.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.parts.name
     }
 
     /// Returns the address of the API server, such as `https://10.0.0.1:6443`.
     pub fn server(&self) -> &str {
-        &self.0.server
+        &self.parts.server
     }
 
     /// Returns the encoding of objects.
     pub fn content_type(&self) -> ContentType {
-        self.0.content_type
+        self.parts.content_type
     }
 
     /// Returns the number of requests that the rate limit would not delay; `u32::MAX` without a rate limit.
     pub fn available_requests(&self) -> u32 {
-        self.0.rate_limiter.available()
+        self.parts.rate_limiter.available()
+    }
+
+    /// Returns a client whose requests have another priority. It shares the rate limit.
+    #[must_use]
+    pub fn with_priority_level(&self, priority_level: PriorityLevel) -> Self {
+        Self { priority_level, ..self.clone() }
+    }
+
+    /// Returns a client whose next request takes the token of `permit`. Further requests take their own.
+    #[must_use]
+    pub fn with_permit(&self, permit: Permit) -> Self {
+        Self { permit: Some(Arc::new(permit)), ..self.clone() }
+    }
+
+    /// Waits until the rate limit permits a request.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future returns the token.
+    pub async fn acquire(&self) -> Permit {
+        let waited = self.rate_limiter().acquire(self.priority_level).await;
+        Permit::new(self, waited)
+    }
+
+    /// Returns a permit if the rate limit permits a request now.
+    pub fn try_acquire(&self) -> Option<Permit> {
+        self.rate_limiter().try_acquire().then(|| Permit::new(self, Duration::ZERO))
+    }
+
+    pub(crate) fn rate_limiter(&self) -> &RateLimiter {
+        &self.parts.rate_limiter
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.0.clock
+        &self.parts.clock
     }
 
     /// Sends `request` and returns the body of the response.
@@ -208,17 +247,17 @@ impl ApiClient {
         request: &Request,
         reader: &mut R,
     ) -> Result<R::Output, ApiError> {
-        let start = self.0.clock.monotonic();
+        let start = self.parts.clock.monotonic();
         let mut sent = 0;
         let mut first_sent = None;
         let mut lost_attempt = false;
         let outcome = loop {
             self.throttle(request, sent + 1).await;
             sent += 1;
-            let first_sent = *first_sent.get_or_insert_with(|| self.0.clock.monotonic());
+            let first_sent = *first_sent.get_or_insert_with(|| self.parts.clock.monotonic());
             let result = {
                 let attempt = pin!(self.attempt(request, sent, reader));
-                self.0.gate.pass(&request.method, &*self.0.clock, attempt).await
+                self.parts.gate.pass(&request.method, &*self.parts.clock, attempt).await
             };
             let failure = match result {
                 Ok(Ok(body)) => break Ok(body),
@@ -232,8 +271,8 @@ impl ApiClient {
             }
             lost_attempt |= is_lost;
         };
-        let took = self.0.clock.monotonic().saturating_sub(start);
-        self.0.metrics.finished(self.request_info(request, sent), took);
+        let took = self.parts.clock.monotonic().saturating_sub(start);
+        self.parts.metrics.finished(self.request_info(request, sent), took);
         outcome
     }
 
@@ -262,14 +301,14 @@ impl ApiClient {
         request: &Request,
         timeout: Duration,
     ) -> Result<Response<ResponseBody>, ApiError> {
-        let timeout = self.0.timeout.map_or(timeout, |own| own.min(timeout));
-        let first_sent = self.0.clock.monotonic();
+        let timeout = self.parts.timeout.map_or(timeout, |own| own.min(timeout));
+        let first_sent = self.parts.clock.monotonic();
         let mut sent = 0;
         loop {
             sent += 1;
             let result = {
                 let within = pin!(async {
-                    let answer = self.head(&self.0.watches, request, sent).await?;
+                    let answer = self.head(&self.parts.watches, request, sent).await?;
                     self.expect_success(request, sent, answer).await
                 });
                 self.in_time(request, Some(timeout), within).await
@@ -284,14 +323,18 @@ impl ApiClient {
 
     /// Returns method and URL of a request, without its query, for errors.
     pub(crate) fn describe(&self, request: &Request) -> String {
-        format!("{} {}{}", request.method, self.0.server, request.bare_path())
+        format!("{} {}{}", request.method, self.parts.server, request.bare_path())
     }
 
     async fn throttle(&self, request: &Request, attempt: u32) {
-        let waited = self.0.rate_limiter.acquire().await;
-        self.0.metrics.throttled(self.request_info(request, attempt), waited);
-        let url = || format!("{}{}", self.0.server, request.bare_path());
-        self.0.throttle_log.delayed(waited, request.method.as_str(), url, &*self.0.clock);
+        let permitted = self.permit.as_ref().and_then(|permit| permit.take());
+        let waited = match permitted {
+            Some(waited) => waited,
+            None => self.rate_limiter().acquire(self.priority_level).await,
+        };
+        self.parts.metrics.throttled(self.request_info(request, attempt), waited);
+        let url = || format!("{}{}", self.parts.server, request.bare_path());
+        self.parts.throttle_log.delayed(waited, request.method.as_str(), url, &*self.parts.clock);
     }
 
     async fn attempt<R: ReadBody>(
@@ -301,17 +344,17 @@ impl ApiClient {
         reader: &mut R,
     ) -> Result<R::Output, Failure> {
         let within = pin!(async {
-            let answer = self.head(&self.0.requests, request, attempt).await?;
+            let answer = self.head(&self.parts.requests, request, attempt).await?;
             let answer = self.expect_success(request, attempt, answer).await?;
             let mut received = 0;
             let (head, body) = answer.into_parts();
             reader.headers(head.headers);
             let output = reader.read(body, &mut received).await;
             let output = output.map_err(|error| self.broken(request, error))?;
-            self.0.metrics.received(self.request_info(request, attempt), received);
+            self.parts.metrics.received(self.request_info(request, attempt), received);
             Ok(output)
         });
-        self.in_time(request, self.0.timeout, within).await
+        self.in_time(request, self.parts.timeout, within).await
     }
 
     /// Awaits `what` until the timeout. It is pinned by the caller, because an argument takes its size twice.
@@ -325,7 +368,7 @@ impl ApiClient {
         tokio::select! {
             biased;
             outcome = what => outcome,
-            () = self.0.clock.sleep(timeout) => Err(Failure {
+            () = self.parts.clock.sleep(timeout) => Err(Failure {
                 error: ApiError::Timeout(self.describe(request)),
                 kind: FailureKind::TimedOut,
             }),
@@ -339,7 +382,7 @@ impl ApiClient {
         attempt: u32,
     ) -> Result<Response<ResponseBody>, Failure> {
         let mut wire = self.on_the_wire(request)?;
-        let authorization = match &self.0.authenticator {
+        let authorization = match &self.parts.authenticator {
             None => None,
             Some(authenticator) => {
                 let authorization = authenticator.authorization().await;
@@ -351,11 +394,11 @@ impl ApiClient {
         if let Some((_, header)) = &authorization {
             wire.headers_mut().insert(AUTHORIZATION, header.clone());
         }
-        if self.0.gate.applies_to(&request.method) {
-            wire.extensions_mut().insert(self.0.gate.clone());
+        if self.parts.gate.applies_to(&request.method) {
+            wire.extensions_mut().insert(self.parts.gate.clone());
         }
-        let in_flight = InFlightRequest { client: self, request, attempt, start: self.0.clock.monotonic() };
-        self.0.metrics.sent(self.request_info(request, attempt), request.body.len());
+        let in_flight = InFlightRequest { client: self, request, attempt, start: self.parts.clock.monotonic() };
+        self.parts.metrics.sent(self.request_info(request, attempt), request.body.len());
         let outcome = channel.send(wire).await;
         let code = outcome.as_ref().ok().map(Response::status);
         in_flight.end(code);
@@ -371,7 +414,7 @@ impl ApiClient {
             .method(request.method.clone())
             .uri(&request.path)
             .header(ACCEPT, request.accept)
-            .header(USER_AGENT, self.0.agent.clone());
+            .header(USER_AGENT, self.parts.agent.clone());
         if !request.body.is_empty() {
             builder = builder.header(CONTENT_TYPE, request.content_type);
         }
@@ -395,11 +438,11 @@ impl ApiClient {
         // A truncated body only loses details.
         let body = Limited::new(answer.into_body(), MAX_ERROR_BODY).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        self.0.metrics.received(self.request_info(request, attempt), body.len());
+        self.parts.metrics.received(self.request_info(request, attempt), body.len());
         let seconds = retry_after.map(|wait| wait.as_secs());
         let error = failure::error_response(code, &body, &self.describe(request), seconds);
         if error.is_access_denied() {
-            self.0.metrics.denied(self.request_info(request, attempt));
+            self.parts.metrics.denied(self.request_info(request, attempt));
         }
         Err(Failure { error, kind: FailureKind::Refused { code, retry_after } })
     }
@@ -423,18 +466,18 @@ impl ApiClient {
         first_sent: Duration,
         failure: Failure,
     ) -> Result<(), ApiError> {
-        let elapsed = self.0.clock.monotonic().saturating_sub(first_sent);
+        let elapsed = self.parts.clock.monotonic().saturating_sub(first_sent);
         let wait = retry::wait_before_retry(request.idempotency(), sent, elapsed, failure.kind);
-        let Some(wait) = wait.filter(|_| self.0.retries) else {
+        let Some(wait) = wait.filter(|_| self.parts.retries) else {
             return Err(failure.error);
         };
         let code = match failure.kind {
             FailureKind::Refused { code, .. } => Some(code),
             _ => None,
         };
-        self.0.metrics.retried(self.request_info(request, sent), code.as_ref().map(StatusCode::as_u16));
+        self.parts.metrics.retried(self.request_info(request, sent), code.as_ref().map(StatusCode::as_u16));
         tracing::debug!(
-            client = self.0.name,
+            client = self.parts.name,
             method = %request.method,
             path = request.bare_path(),
             delay = ?wait,
@@ -442,18 +485,19 @@ impl ApiClient {
             err = %failure.error,
             "Sending the request again"
         );
-        self.0.clock.sleep(wait).await;
+        self.parts.clock.sleep(wait).await;
         Ok(())
     }
 
     fn request_info<'a>(&'a self, request: &'a Request, attempt: u32) -> RequestInfo<'a> {
         RequestInfo {
-            client: &self.0.name,
-            server: &self.0.server,
+            client: &self.parts.name,
+            server: &self.parts.server,
             method: &request.method,
             path: request.bare_path(),
             attempt,
             watch: request.is_watch(),
+            priority_level: self.priority_level,
         }
     }
 }
@@ -474,10 +518,10 @@ impl InFlightRequest<'_> {
 
     fn record(&self, code: Option<StatusCode>) {
         let Self { client, request, attempt, start } = *self;
-        let took = client.0.clock.monotonic().saturating_sub(start);
+        let took = client.parts.clock.monotonic().saturating_sub(start);
         let code = code.map(|code| code.as_u16());
-        client.0.metrics.answered(client.request_info(request, attempt), code, took);
-        tracing::trace!(client = client.0.name, method = %request.method, path = request.bare_path(), code, ?took, "Request");
+        client.parts.metrics.answered(client.request_info(request, attempt), code, took);
+        tracing::trace!(client = client.parts.name, method = %request.method, path = request.bare_path(), code, ?took, "Request");
     }
 }
 
@@ -490,8 +534,8 @@ impl Drop for InFlightRequest<'_> {
 impl fmt::Debug for ApiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiClient")
-            .field("name", &self.0.name)
-            .field("server", &self.0.server)
+            .field("name", &self.parts.name)
+            .field("server", &self.parts.server)
             .finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use kcm_api::{ApiError, ErrorCause};
 use kcm_events::{Event, EventSink, StoredEvent};
 use serde::Deserialize;
 
-use crate::{Api, ApiClient, ApiResource, ContentType, Patch, StrategicMerge, WriteOptions};
+use crate::{Api, ApiClient, ApiResource, ContentType, Patch, PriorityLevel, StrategicMerge, WriteOptions};
 
 /// Number of requests that the rate limit must allow for each event that is written at the same time as others. With the
 /// default rate limit, events are written one after the other, as upstream, so that they do not delay other writes.
@@ -46,7 +46,7 @@ impl EventClient {
         let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
         Self {
             client: client.clone(),
-            events: client.api_for(EVENTS).with_write_options(metadata_only),
+            events: client.with_priority_level(PriorityLevel::Event).api_for(EVENTS).with_write_options(metadata_only),
             protobuf: Arc::new(AtomicBool::new(client.content_type() == ContentType::Protobuf)),
         }
     }

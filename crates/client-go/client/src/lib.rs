@@ -72,6 +72,7 @@ mod list_watch;
 mod metrics;
 #[cfg(feature = "owners")]
 mod owner_client;
+mod permit;
 mod request;
 mod retry;
 mod service_account;
@@ -96,7 +97,8 @@ pub use kcm_informer::{List, ListOptions, ListSink, ListWatch, Undecodable, Watc
 pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 #[cfg(feature = "leader-election")]
 pub use lease_lock::LeaseClient;
-pub use limiter::{RateLimit, RateLimiter};
+pub use limiter::{PriorityLevel, RateLimit, RateLimiter};
+pub use permit::Permit;
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
 #[cfg(feature = "owners")]
 pub use owner_client::OwnerClient;

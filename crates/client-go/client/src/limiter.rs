@@ -2,13 +2,18 @@
 //!
 //! Upstream counterpart: the token bucket of `client-go/util/flowcontrol`.
 //!
-//! Each caller reserves a token and sleeps until it is available.
+//! Each caller reserves a token and sleeps until it is available. The token then goes to the most urgent caller.
 
-use std::{sync::Arc, time::Duration};
+mod waiters;
+
+use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
 use kcm_flowcontrol::TokenBucket;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use self::waiters::{WaiterKey, Waiters};
 
 /// Rate limit: `burst` requests at once, then `qps` per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,155 +37,203 @@ impl Default for RateLimit {
     }
 }
 
+/// Priority of a request at the rate limit of its client, the most urgent first.
+///
+/// Upstream counterpart: the priority levels of the API server. Clients of upstream have none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PriorityLevel {
+    /// Requests that a rollout waits for, and all others that are not of the other levels.
+    #[default]
+    Rollout,
+    /// Writes of a status that no controller waits for.
+    Status,
+    /// Writes of events.
+    Event,
+}
+
+impl PriorityLevel {
+    /// All levels, the most urgent first.
+    pub const ALL: [Self; 3] = [Self::Rollout, Self::Status, Self::Event];
+
+    /// Returns the name of the level in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rollout => "rollout",
+            Self::Status => "status",
+            Self::Event => "event",
+        }
+    }
+}
+
 /// Rate limiter of a client. Each request takes a token; tokens are added at a constant rate.
+///
+/// If callers wait, a token goes to the one with the most urgent [`PriorityLevel`], and to the first of them. A level
+/// whose first caller has waited for more than 5 s gets at least every fourth token.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
 ///
-/// use kcm_client::{RateLimit, RateLimiter};
+/// use kcm_client::{PriorityLevel, RateLimit, RateLimiter};
 /// use kcm_clock::FakeClock;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let clock = FakeClock::new(kcm_clock::Timestamp::UNIX_EPOCH);
 /// let limiter = RateLimiter::new(RateLimit { qps: 10.0, burst: 2 }, Arc::new(clock.clone()));
-/// assert_eq!(limiter.acquire().await, Duration::ZERO);
-/// assert_eq!(limiter.acquire().await, Duration::ZERO);
+/// let acquire = || limiter.acquire(PriorityLevel::Rollout);
+/// assert_eq!(acquire().await, Duration::ZERO);
+/// assert_eq!(acquire().await, Duration::ZERO);
 /// // The third request waits for a new token.
 /// let later = async { clock.step(Duration::from_millis(100)) };
-/// let (waited, ()) = tokio::join!(limiter.acquire(), later);
+/// let (waited, ()) = tokio::join!(acquire(), later);
 /// assert_eq!(waited, Duration::from_millis(100));
 /// # }
 /// ```
 ///
 /// Upstream counterpart: `flowcontrol.NewTokenBucketRateLimiter`.
-#[derive(Debug)]
+///
+/// DEVIATION: upstream serves callers in the order of their calls.
 pub struct RateLimiter {
     clock: Arc<dyn Clock>,
     /// `None` if there is no limit.
-    bucket: Option<Mutex<TokenBucket>>,
+    state: Option<Mutex<State>>,
+}
+
+struct State {
+    bucket: TokenBucket,
+    waiters: Waiters,
 }
 
 impl RateLimiter {
     /// Creates a rate limiter with a full bucket.
     pub fn new(limit: RateLimit, clock: Arc<dyn Clock>) -> Self {
         // A bucket without capacity would block forever.
-        let bucket = (limit.qps > 0.0).then(|| Mutex::new(TokenBucket::new(limit.qps, limit.burst.max(1))));
-        Self { clock, bucket }
+        let bucket = || TokenBucket::new(limit.qps, limit.burst.max(1));
+        let state =
+            (limit.qps > 0.0).then(|| Mutex::new(State { bucket: bucket(), waiters: Waiters::default() }));
+        Self { clock, state }
+    }
+
+    /// Returns `true` if there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.state.is_some()
     }
 
     /// Returns the number of tokens; `u32::MAX` without a limit.
     pub fn available(&self) -> u32 {
-        self.bucket.as_ref().map_or(u32::MAX, |bucket| bucket.lock().available(self.clock.monotonic()))
+        self.state.as_ref().map_or(u32::MAX, |state| state.lock().bucket.available(self.clock.monotonic()))
+    }
+
+    /// Takes a token if there is one that no caller waits for. Returns `true` if it did.
+    pub fn try_acquire(&self) -> bool {
+        let Some(state) = &self.state else { return true };
+        let mut state = state.lock();
+        let now = self.clock.monotonic();
+        let is_available = state.bucket.available(now) > 0;
+        if is_available {
+            state.bucket.reserve(now);
+        }
+        is_available
     }
 
     /// Waits for a token and takes it. Returns the time that it waited.
     ///
-    /// Callers are served in the order of their calls.
-    ///
     /// # Cancel safety
     ///
-    /// Dropping the future returns the token, unless a later one is reserved already: reserved times do not change.
-    pub async fn acquire(&self) -> Duration {
-        let Some(bucket) = &self.bucket else { return Duration::ZERO };
-        let mut reservation = Reservation::new(bucket, &*self.clock);
-        if !reservation.delay.is_zero() {
-            self.clock.sleep(reservation.delay).await;
+    /// Dropping the future returns the token. The other callers wait no longer than without the call.
+    pub async fn acquire(&self, level: PriorityLevel) -> Duration {
+        let Some(state) = &self.state else { return Duration::ZERO };
+        let start = self.clock.monotonic();
+        let Some(mut waiter) = Waiter::enter(state, &*self.clock, level, start) else { return Duration::ZERO };
+        while let Some(delay) = waiter.take_turn() {
+            tokio::select! {
+                biased;
+                () = waiter.wake.notified() => {}
+                () = self.clock.sleep(delay) => {}
+            }
         }
-        reservation.used = true;
-        reservation.delay
+        waiter.has_ended = true;
+        self.clock.monotonic().saturating_sub(start)
+    }
+
+    /// Returns a token that was taken and is not used. The most urgent caller gets it.
+    pub fn give_back(&self) {
+        let Some(state) = &self.state else { return };
+        state.lock().give_back(self.clock.monotonic());
     }
 }
 
-/// Reserved token of a caller. It is returned if it is dropped unused.
-struct Reservation<'a> {
-    bucket: &'a Mutex<TokenBucket>,
+impl State {
+    fn give_back(&mut self, now: Duration) {
+        match self.waiters.serve(now) {
+            Some(due) => self.waiters.cancel(due, now, &mut self.bucket),
+            None => self.bucket.give_back(),
+        }
+    }
+}
+
+/// Caller that waits for a token. It returns its token if it is dropped before.
+struct Waiter<'a> {
+    state: &'a Mutex<State>,
     clock: &'a dyn Clock,
-    /// Time at which the token is available.
-    due: Duration,
-    delay: Duration,
-    used: bool,
+    key: WaiterKey,
+    wake: Arc<Notify>,
+    /// `true` when the caller has taken its token.
+    has_ended: bool,
 }
 
-impl<'a> Reservation<'a> {
-    fn new(bucket: &'a Mutex<TokenBucket>, clock: &'a dyn Clock) -> Self {
-        let (now, delay) = {
-            let mut bucket = bucket.lock();
-            let now = clock.monotonic();
-            (now, bucket.reserve(now))
-        };
-        Self { bucket, clock, due: now.saturating_add(delay), delay, used: false }
+impl<'a> Waiter<'a> {
+    /// Reserves a token. Returns `None` if it is available at `now`.
+    fn enter(
+        state: &'a Mutex<State>,
+        clock: &'a dyn Clock,
+        level: PriorityLevel,
+        now: Duration,
+    ) -> Option<Self> {
+        let mut locked = state.lock();
+        let delay = locked.bucket.reserve(now);
+        if delay.is_zero() {
+            return None;
+        }
+        let (key, wake) = locked.waiters.add(level, now, now.saturating_add(delay));
+        Some(Self { state, clock, key, wake, has_ended: false })
+    }
+
+    /// Gives a token that is due to the most urgent caller. Returns the time until the next token that was reserved for
+    /// this caller, or `None` if it was served.
+    fn take_turn(&self) -> Option<Duration> {
+        let mut state = self.state.lock();
+        loop {
+            let due = state.waiters.due(self.key)?;
+            let now = self.clock.monotonic();
+            if due > now {
+                return Some(due.saturating_sub(now));
+            }
+            state.waiters.serve_with(self.key, now);
+        }
     }
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if !self.used {
-            let mut bucket = self.bucket.lock();
-            bucket.cancel(self.due, self.clock.monotonic());
+        if self.has_ended {
+            return;
         }
+        let (mut state, now) = (self.state.lock(), self.clock.monotonic());
+        let State { bucket, waiters } = &mut *state;
+        match waiters.remove(self.key) {
+            Some(due) => waiters.cancel(due, now, bucket),
+            // It was served and has not been polled since.
+            None => state.give_back(now),
+        }
+    }
+}
+
+impl fmt::Debug for RateLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimiter").field("available", &self.available()).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use kcm_clock::{SimulatedClock, Timestamp};
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    fn limiter(qps: f64, burst: u32) -> (Arc<RateLimiter>, SimulatedClock) {
-        let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
-        (Arc::new(RateLimiter::new(RateLimit { qps, burst }, Arc::new(clock.clone()))), clock)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn burst_then_one_per_interval() {
-        let (limiter, clock) = limiter(10.0, 2);
-        let mut times = Vec::new();
-        for _ in 0..5 {
-            limiter.acquire().await;
-            times.push(clock.monotonic().as_millis());
-        }
-        assert_eq!(times, [0, 0, 100, 200, 300]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn waiters_are_served_in_order() {
-        let (limiter, clock) = limiter(1000.0, 1);
-        let (served, mut order) = mpsc::unbounded_channel();
-        for waiter in 0..500 {
-            let (limiter, served) = (Arc::clone(&limiter), served.clone());
-            tokio::spawn(async move {
-                limiter.acquire().await;
-                served.send(waiter).unwrap();
-            });
-        }
-        drop(served);
-        let mut waiters = Vec::new();
-        while let Some(waiter) = order.recv().await {
-            waiters.push(waiter);
-        }
-        assert_eq!(waiters, (0..500).collect::<Vec<_>>());
-        assert_eq!(clock.monotonic(), Duration::from_millis(499));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn dropped_waiter_returns_its_token() {
-        let (limiter, _clock) = limiter(1.0, 1);
-        limiter.acquire().await;
-        let half = Duration::from_millis(500);
-        tokio::time::timeout(half, limiter.acquire()).await.unwrap_err();
-        assert_eq!(limiter.acquire().await, half);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn unlimited() {
-        let (limiter, clock) = limiter(0.0, 0);
-        assert_eq!(limiter.available(), u32::MAX);
-        for _ in 0..1000 {
-            assert_eq!(limiter.acquire().await, Duration::ZERO);
-        }
-        assert_eq!(clock.monotonic(), Duration::ZERO);
-    }
-}
+mod tests;

@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 use http::Method;
 
+use crate::PriorityLevel;
+
 /// Request that is observed.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestInfo<'a> {
@@ -19,6 +21,8 @@ pub struct RequestInfo<'a> {
     pub attempt: u32,
     /// `true` for a watch.
     pub watch: bool,
+    /// Priority at the rate limit.
+    pub priority_level: PriorityLevel,
 }
 
 /// Hooks for metrics of requests. Methods do nothing by default and must not block.

@@ -72,8 +72,13 @@ impl TokenBucket {
     pub fn cancel(&mut self, due: Duration, now: Duration) {
         let latest = self.full_at.saturating_sub(self.full);
         if due > now && latest <= due {
-            self.full_at = self.full_at.saturating_sub(self.interval);
+            self.give_back();
         }
+    }
+
+    /// Returns a token that was taken and is not used. No later token may be reserved.
+    pub fn give_back(&mut self) {
+        self.full_at = self.full_at.saturating_sub(self.interval);
     }
 }
 
@@ -153,6 +158,16 @@ mod tests {
             bucket.cancel(millis(100), millis(100));
             assert_eq!(delays(&mut bucket, 1, 100), [100]);
         }
+    }
+
+    #[test]
+    fn token_that_is_given_back_is_available() {
+        let mut bucket = TokenBucket::new(10.0, 2);
+        delays(&mut bucket, 2, 0);
+        bucket.give_back();
+        assert_eq!(delays(&mut bucket, 2, 0), [0, 100]);
+        bucket.give_back();
+        assert_eq!(delays(&mut bucket, 3, 3_600_000), [0, 0, 100], "a full bucket does not overflow");
     }
 
     #[test]
