@@ -6,7 +6,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::Method;
-use kcm_client::RequestInfo;
+use kcm_client::{PriorityLevel, RequestInfo};
 use kcm_clock::RealClock;
 use kcm_controller_manager::Metrics;
 use kcm_metrics::{BuildInfo, MetricsOptions};
@@ -41,6 +41,7 @@ fn benches(c: &mut Criterion) {
         path: "/apis/apps/v1/namespaces/default/deployments/web/status",
         attempt: 1,
         watch: false,
+        priority_level: PriorityLevel::default(),
     };
     c.bench_function("write", |b| {
         b.iter(|| {

@@ -4,9 +4,11 @@
 
 mod control;
 mod replication_controllers;
+mod status_turns;
 
 #[cfg(test)]
 mod testing;
 
 pub use control::ClusterClient;
 pub use replication_controllers::ReplicationControllerClient;
+pub use status_turns::RateLimitTurns;

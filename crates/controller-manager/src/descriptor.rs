@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kcm_api::{Pod, ReplicaSet};
 use kcm_client::ApiClient;
-use kcm_controller_util::ReplicaSetControl;
+use kcm_controller_util::{ReplicaSetControl, StatusTurns};
 use kcm_informer::SharedInformer;
 use kcm_manager::{Context, Runner};
 use kcm_replicaset_controller::{
@@ -59,6 +59,7 @@ fn deployment(informers: &ManagerInformers<'_>) -> Constructor {
         let client = context.client(controller_names::DEPLOYMENT);
         let recorder = context.recorder(&client, DeploymentControllerConfig::COMPONENT);
         let client = Arc::new(ClusterClient::new(&client));
+        let status_turns = client.status_turns();
         let controller = DeploymentController::new(DeploymentControllerConfig {
             clock: context.clock(),
             deployments,
@@ -69,6 +70,7 @@ fn deployment(informers: &ManagerInformers<'_>) -> Constructor {
             recorder,
             options: DeploymentControllerOptions {
                 terminating_replicas,
+                status_turns: Arc::new(status_turns),
                 workers,
                 queue_metrics: context.queue_metrics(),
                 sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
@@ -100,8 +102,8 @@ fn replica_set(informers: &ManagerInformers<'_>) -> Constructor {
     Box::new(move |context| {
         let client = context.client(controller_names::REPLICA_SET);
         let control = Arc::new(ClusterClient::new(&client));
-        let name = controller_names::REPLICA_SET;
-        PodOwners { name, kind_config, workers, pods, owners, control, metrics, debug }
+        let (name, status_turns) = (controller_names::REPLICA_SET, Arc::new(control.status_turns()));
+        PodOwners { name, kind_config, workers, pods, owners, control, status_turns, metrics, debug }
             .construct(context, &client)
     })
 }
@@ -117,8 +119,9 @@ fn replication_controller(informers: &ManagerInformers<'_>) -> Constructor {
     Box::new(move |context| {
         let client = context.client("replication-controller");
         let control = Arc::new(ReplicationControllerClient::new(&client));
-        let name = controller_names::REPLICATION_CONTROLLER;
-        PodOwners { name, kind_config, workers, pods, owners, control, metrics, debug }
+        let (name, status_turns) =
+            (controller_names::REPLICATION_CONTROLLER, Arc::new(control.status_turns()));
+        PodOwners { name, kind_config, workers, pods, owners, control, status_turns, metrics, debug }
             .construct(context, &client)
     })
 }
@@ -141,6 +144,7 @@ struct PodOwners {
     pods: SharedInformer<Pod>,
     owners: SharedInformer<ReplicaSet>,
     control: Arc<dyn ReplicaSetControl>,
+    status_turns: Arc<dyn StatusTurns>,
     metrics: Arc<dyn ReplicaSetMetrics>,
     debug: Option<DebugControllers>,
 }
@@ -148,7 +152,7 @@ struct PodOwners {
 impl PodOwners {
     /// Constructs the controller of the kind, whose requests use `client`.
     fn construct(self, context: &Context, client: &ApiClient) -> Runner {
-        let Self { name, kind_config, workers, pods, owners, control, metrics, debug } = self;
+        let Self { name, kind_config, workers, pods, owners, control, status_turns, metrics, debug } = self;
         let controller = Arc::new(ReplicaSetController::new(ReplicaSetControllerConfig {
             clock: context.clock(),
             random: context.random(),
@@ -159,6 +163,7 @@ impl PodOwners {
             recorder: context.recorder(client, kind_config.component),
             options: ReplicaSetControllerOptions {
                 kind_config,
+                status_turns,
                 workers,
                 metrics,
                 queue_metrics: context.queue_metrics(),

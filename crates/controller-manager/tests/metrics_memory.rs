@@ -7,7 +7,7 @@ use std::{alloc::System, sync::Arc, time::Duration};
 
 use http::Method;
 use kcm_api::{Deployment, Pod, PodDecoder, ReplicaSet};
-use kcm_client::RequestInfo;
+use kcm_client::{PriorityLevel, RequestInfo};
 use kcm_clock::{FakeClock, Timestamp};
 use kcm_controller_manager::{CacheSize, Metrics};
 use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
@@ -105,6 +105,7 @@ fn one_sync(metrics: &Metrics, queue: &dyn QueueMetrics, syncs: &dyn SyncMetrics
         path: "/apis/apps/v1/namespaces/default/deployments/web/status",
         attempt: 1,
         watch: false,
+        priority_level: PriorityLevel::default(),
     };
     let clients = metrics.clients();
     clients.throttled(request, millisecond);

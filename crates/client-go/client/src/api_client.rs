@@ -168,7 +168,12 @@ impl ApiClient {
 
     /// Returns a permit if the rate limit permits a request now.
     pub fn try_acquire(&self) -> Option<Permit> {
-        self.rate_limiter().try_acquire().then(|| Permit::new(self, Duration::ZERO))
+        self.rate_limiter().try_acquire(self.priority_level).then(|| Permit::new(self, Duration::ZERO))
+    }
+
+    /// Returns `true` if the client has a rate limit.
+    pub fn is_rate_limited(&self) -> bool {
+        self.rate_limiter().is_limited()
     }
 
     pub(crate) fn rate_limiter(&self) -> &RateLimiter {
@@ -397,7 +402,8 @@ impl ApiClient {
         if self.parts.gate.applies_to(&request.method) {
             wire.extensions_mut().insert(self.parts.gate.clone());
         }
-        let in_flight = InFlightRequest { client: self, request, attempt, start: self.parts.clock.monotonic() };
+        let in_flight =
+            InFlightRequest { client: self, request, attempt, start: self.parts.clock.monotonic() };
         self.parts.metrics.sent(self.request_info(request, attempt), request.body.len());
         let outcome = channel.send(wire).await;
         let code = outcome.as_ref().ok().map(Response::status);

@@ -46,7 +46,10 @@ impl EventClient {
         let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
         Self {
             client: client.clone(),
-            events: client.with_priority_level(PriorityLevel::Event).api_for(EVENTS).with_write_options(metadata_only),
+            events: client
+                .with_priority_level(PriorityLevel::Event)
+                .api_for(EVENTS)
+                .with_write_options(metadata_only),
             protobuf: Arc::new(AtomicBool::new(client.content_type() == ContentType::Protobuf)),
         }
     }
@@ -77,6 +80,10 @@ impl EventSink for EventClient {
     fn max_concurrent_writes(&self) -> usize {
         let available = self.client.available_requests() / REQUESTS_PER_EVENT;
         usize::try_from(available).unwrap_or(usize::MAX)
+    }
+
+    fn must_wait(&self) -> bool {
+        self.client.available_requests() == 0
     }
 }
 

@@ -98,10 +98,10 @@ pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 #[cfg(feature = "leader-election")]
 pub use lease_lock::LeaseClient;
 pub use limiter::{PriorityLevel, RateLimit, RateLimiter};
-pub use permit::Permit;
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
 #[cfg(feature = "owners")]
 pub use owner_client::OwnerClient;
+pub use permit::Permit;
 pub use request::{ContentType, Idempotency, Request};
 pub use transport::{ClientConfigError, ConfigOverrides, ProxyEnvironment, Server};
 

@@ -13,7 +13,7 @@ use kcm_flowcontrol::TokenBucket;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::waiters::{WaiterKey, Waiters};
+use self::waiters::{MAX_WAIT, WaiterKey, Waiters};
 
 /// Rate limit: `burst` requests at once, then `qps` per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,6 +67,9 @@ impl PriorityLevel {
 
 /// Rate limiter of a client. Each request takes a token; tokens are added at a constant rate.
 ///
+/// [`Rollout`](PriorityLevel::Rollout) has the burst. Callers of the other levels wait until nine tenths of it are available,
+/// at most 5 s.
+///
 /// If callers wait, a token goes to the one with the most urgent [`PriorityLevel`], and to the first of them. A level
 /// whose first caller has waited for more than 5 s gets at least every fourth token.
 ///
@@ -101,6 +104,7 @@ pub struct RateLimiter {
 
 struct State {
     bucket: TokenBucket,
+    burst: u32,
     waiters: Waiters,
 }
 
@@ -108,9 +112,14 @@ impl RateLimiter {
     /// Creates a rate limiter with a full bucket.
     pub fn new(limit: RateLimit, clock: Arc<dyn Clock>) -> Self {
         // A bucket without capacity would block forever.
-        let bucket = || TokenBucket::new(limit.qps, limit.burst.max(1));
-        let state =
-            (limit.qps > 0.0).then(|| Mutex::new(State { bucket: bucket(), waiters: Waiters::default() }));
+        let burst = limit.burst.max(1);
+        let state = (limit.qps > 0.0).then(|| {
+            Mutex::new(State {
+                bucket: TokenBucket::new(limit.qps, burst),
+                burst,
+                waiters: Waiters::default(),
+            })
+        });
         Self { clock, state }
     }
 
@@ -124,12 +133,12 @@ impl RateLimiter {
         self.state.as_ref().map_or(u32::MAX, |state| state.lock().bucket.available(self.clock.monotonic()))
     }
 
-    /// Takes a token if there is one that no caller waits for. Returns `true` if it did.
-    pub fn try_acquire(&self) -> bool {
+    /// Takes a token if a caller of `level` would not wait for it. Returns `true` if it did.
+    pub fn try_acquire(&self, level: PriorityLevel) -> bool {
         let Some(state) = &self.state else { return true };
         let mut state = state.lock();
         let now = self.clock.monotonic();
-        let is_available = state.bucket.available(now) > 0;
+        let is_available = state.bucket.available(now) > 0 && state.wait_for_burst(level, now).is_zero();
         if is_available {
             state.bucket.reserve(now);
         }
@@ -144,7 +153,9 @@ impl RateLimiter {
     pub async fn acquire(&self, level: PriorityLevel) -> Duration {
         let Some(state) = &self.state else { return Duration::ZERO };
         let start = self.clock.monotonic();
-        let Some(mut waiter) = Waiter::enter(state, &*self.clock, level, start) else { return Duration::ZERO };
+        let Some(mut waiter) = Waiter::enter(state, &*self.clock, level, start) else {
+            return Duration::ZERO;
+        };
         while let Some(delay) = waiter.take_turn() {
             tokio::select! {
                 biased;
@@ -164,6 +175,16 @@ impl RateLimiter {
 }
 
 impl State {
+    /// Returns the time for which a caller waits so that it leaves the burst to others.
+    fn wait_for_burst(&self, level: PriorityLevel, now: Duration) -> Duration {
+        match level {
+            PriorityLevel::Rollout => Duration::ZERO,
+            PriorityLevel::Status | PriorityLevel::Event => {
+                self.bucket.until_full_but(self.burst / 10, now).min(MAX_WAIT)
+            }
+        }
+    }
+
     fn give_back(&mut self, now: Duration) {
         match self.waiters.serve(now) {
             Some(due) => self.waiters.cancel(due, now, &mut self.bucket),
@@ -191,7 +212,8 @@ impl<'a> Waiter<'a> {
         now: Duration,
     ) -> Option<Self> {
         let mut locked = state.lock();
-        let delay = locked.bucket.reserve(now);
+        let longer = locked.wait_for_burst(level, now);
+        let delay = locked.bucket.reserve(now).max(longer);
         if delay.is_zero() {
             return None;
         }
@@ -220,7 +242,7 @@ impl Drop for Waiter<'_> {
             return;
         }
         let (mut state, now) = (self.state.lock(), self.clock.monotonic());
-        let State { bucket, waiters } = &mut *state;
+        let State { bucket, waiters, .. } = &mut *state;
         match waiters.remove(self.key) {
             Some(due) => waiters.cancel(due, now, bucket),
             // It was served and has not been polled since.

@@ -26,12 +26,22 @@ pub(crate) struct Correlator {
 pub(crate) struct Correlated {
     pub(crate) event: Event,
     key: SameKey,
+    is_new: bool,
 }
 
 impl Correlated {
     /// Returns `true` if the event repeats an earlier one. The stored event is patched then.
     pub(crate) fn is_repetition(&self) -> bool {
-        self.event.count > 1
+        !self.is_new
+    }
+
+    /// Replaces the event, which is not written yet, by a later one that repeats it. Otherwise returns the later one.
+    pub(crate) fn repeat(&mut self, later: Self) -> Option<Self> {
+        if self.key != later.key {
+            return Some(later);
+        }
+        self.event = later.event;
+        None
     }
 }
 
@@ -50,7 +60,8 @@ impl Correlator {
         // Counted before the filter, so that the next event that is written has the correct count.
         let event = self.deduplicator.observe(event, &key);
         let spam = self.filter.is_spam(&event);
-        (!spam).then_some(Correlated { event, key })
+        let is_new = event.count == 1;
+        (!spam).then_some(Correlated { event, key, is_new })
     }
 
     /// Updates the state to the event that the API server has stored.

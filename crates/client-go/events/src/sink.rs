@@ -32,4 +32,9 @@ pub trait EventSink: Send + Sync + 'static {
     fn max_concurrent_writes(&self) -> usize {
         1
     }
+
+    /// Returns `true` while a write would wait for a rate limit. Repeated events that wait are then written as one.
+    fn must_wait(&self) -> bool {
+        false
+    }
 }

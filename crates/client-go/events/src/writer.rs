@@ -30,16 +30,22 @@ const MAX_CONCURRENT_WRITES: usize = 16;
 
 /// Maximum number of events that are received from the queue and not yet written. Some of them wait for an earlier event
 /// about the same object.
-const MAX_RECEIVED: usize = 64;
+const MAX_RECEIVED: usize = 1000;
+
+/// Number of such events above which [`MAX_CONCURRENT_WRITES`] are written at the same time, so that a rate limit that serves
+/// other requests first does not delay them until the queue is full.
+const MANY_RECEIVED: usize = MAX_RECEIVED / 2;
 
 /// Correlates and writes queued events: those about one object one after the other, those about different objects at the
 /// same time, as far as the sink allows it.
+///
+/// While writes wait for a rate limit, waiting events that repeat each other are written as one, with their number.
 ///
 /// While the API server does not answer, one event is written at a time, so that few events exhaust their attempts.
 ///
 /// Upstream counterpart: the goroutine of `StartRecordingToSink`.
 ///
-/// DEVIATION: upstream writes all events one after the other.
+/// DEVIATION: upstream writes all events one after the other, and each of them.
 pub(crate) struct Writer {
     queue: mpsc::Receiver<Event>,
     correlator: Correlator,
@@ -48,11 +54,19 @@ pub(crate) struct Writer {
     /// Writes that are not in progress: first those that are retried, then those of objects whose last write has ended.
     ready: VecDeque<Write>,
     /// Objects of all writes, with their next events.
-    waiting: HashMap<RegardingKey, VecDeque<Event>>,
+    waiting: HashMap<RegardingKey, Waiting>,
     /// Number of events that are received and not yet written.
     received: usize,
     /// `true` after an attempt that must be retried, until the next answer of the API server.
     is_failing: bool,
+}
+
+/// Next events about an object.
+#[derive(Default)]
+struct Waiting {
+    /// First of them, if it was correlated before its turn.
+    correlated: Option<Correlated>,
+    events: VecDeque<Event>,
 }
 
 /// Write of an event.
@@ -116,7 +130,7 @@ impl Writer {
             {
                 writes.push(sender.attempt(write));
             }
-            let has_room = writes.len() < limit && self.received < MAX_RECEIVED;
+            let has_room = self.received < MAX_RECEIVED;
             tokio::select! {
                 biased;
                 Some((write, result)) = writes.next() => self.handle(write, result),
@@ -135,6 +149,8 @@ impl Writer {
     fn limit(&self) -> usize {
         if self.is_failing {
             1
+        } else if self.received > MANY_RECEIVED {
+            MAX_CONCURRENT_WRITES
         } else {
             self.sender.sink.max_concurrent_writes().clamp(1, MAX_CONCURRENT_WRITES)
         }
@@ -145,23 +161,42 @@ impl Writer {
         let regarding = RegardingKey::of(&event.regarding);
         self.received += 1;
         if let Some(waiting) = self.waiting.get_mut(&regarding) {
-            waiting.push_back(event);
+            waiting.events.push_back(event);
             return;
         }
-        self.waiting.insert(regarding, VecDeque::from([event]));
+        let waiting = Waiting { correlated: None, events: VecDeque::from([event]) };
+        self.waiting.insert(regarding, waiting);
         self.prepare_next(regarding);
     }
 
     /// Prepares the write of the next event about an object of which no write is left.
     fn prepare_next(&mut self, regarding: RegardingKey) {
-        while let Some(event) = self.waiting.get_mut(&regarding).and_then(VecDeque::pop_front) {
-            if let Some(correlated) = self.correlator.correlate(event) {
-                self.ready.push_back(Write { correlated, regarding, tries: 0, delay: Duration::ZERO });
-                return;
+        let combines = self.sender.sink.must_wait();
+        let Some(waiting) = self.waiting.get_mut(&regarding) else { return };
+        let mut next = waiting.correlated.take();
+        while (next.is_none() || combines)
+            && let Some(event) = waiting.events.pop_front()
+        {
+            let Some(correlated) = self.correlator.correlate(event) else {
+                self.received -= 1;
+                continue;
+            };
+            let Some(first) = &mut next else {
+                next = Some(correlated);
+                continue;
+            };
+            waiting.correlated = first.repeat(correlated);
+            if waiting.correlated.is_some() {
+                break;
             }
             self.received -= 1;
         }
-        self.waiting.remove(&regarding);
+        match next {
+            Some(correlated) => {
+                self.ready.push_back(Write { correlated, regarding, tries: 0, delay: Duration::ZERO });
+            }
+            None => drop(self.waiting.remove(&regarding)),
+        }
     }
 
     /// Handles the result of an attempt.

@@ -67,6 +67,12 @@ impl TokenBucket {
         u32::try_from(tokens).unwrap_or(u32::MAX)
     }
 
+    /// Returns the time at `now` until all tokens but `missing` are available, if no more are taken.
+    #[must_use]
+    pub fn until_full_but(&self, missing: u32, now: Duration) -> Duration {
+        self.full_at.saturating_sub(now).saturating_sub(self.interval.saturating_mul(missing))
+    }
+
     /// Returns the token that was reserved for `due`, if that is after `now` and no later token is reserved. Other
     /// reservations do not change.
     pub fn cancel(&mut self, due: Duration, now: Duration) {
@@ -130,6 +136,17 @@ mod tests {
         delays(&mut bucket, 5, 0);
         let available = [0, 299, 300, 399, 400, 500, 9000].map(|now| bucket.available(millis(now)));
         assert_eq!(available, [0, 0, 1, 1, 2, 3, 3], "two tokens are reserved");
+    }
+
+    #[test]
+    fn until_full_but_some() {
+        let mut bucket = TokenBucket::new(10.0, 3);
+        assert_eq!(bucket.until_full_but(0, millis(0)), Duration::ZERO);
+        delays(&mut bucket, 5, 0);
+        let until = |missing| [0, 200, 600].map(|now| bucket.until_full_but(missing, millis(now)));
+        assert_eq!(until(0), [500, 300, 0].map(millis));
+        assert_eq!(until(1), [400, 200, 0].map(millis));
+        assert_eq!(until(9), [Duration::ZERO; 3]);
     }
 
     mod cancel {

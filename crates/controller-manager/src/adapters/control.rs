@@ -11,6 +11,8 @@ use kcm_client::{Api, ApiClient, ContentType, DeleteOptions, Patch, WriteOptions
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSetControl};
 
+use super::RateLimitTurns;
+
 /// Client of a controller for pods, ReplicaSets and Deployments.
 ///
 /// Upstream counterpart: `controller.RealPodControl`, `RealRSControl` and the typed clients.
@@ -24,6 +26,7 @@ pub struct ClusterClient {
     protobuf: Arc<AtomicBool>,
     replica_sets: Api<ReplicaSet>,
     deployments: Api<Deployment>,
+    turns: RateLimitTurns,
 }
 
 impl ClusterClient {
@@ -37,7 +40,13 @@ impl ClusterClient {
             protobuf: Arc::new(AtomicBool::new(client.content_type() == ContentType::Protobuf)),
             replica_sets: client.api(),
             deployments: client.api(),
+            turns: RateLimitTurns::new(client),
         }
+    }
+
+    /// Returns the turns of the status writes of this client.
+    pub fn status_turns(&self) -> RateLimitTurns {
+        self.turns.clone()
     }
 }
 
@@ -93,7 +102,8 @@ impl ReplicaSetControl for ClusterClient {
     }
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.replica_sets.replace_status(replica_set).await
+        let replica_sets = self.turns.permitted(&self.replica_sets, &replica_set.metadata.key());
+        replica_sets.replace_status(replica_set).await
     }
 
     async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
@@ -116,7 +126,8 @@ impl DeploymentControl for ClusterClient {
     }
 
     async fn update_deployment_status(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
-        self.deployments.replace_status(deployment).await
+        let deployments = self.turns.permitted(&self.deployments, &deployment.metadata.key());
+        deployments.replace_status(deployment).await
     }
 }
 

@@ -12,23 +12,33 @@ use kcm_informer::{
     ListOptions, ListSink, ListWatch, ListWatchError, Undecodable, WatchOptions, WatchStream,
 };
 
+use super::RateLimitTurns;
+
 /// Client that presents every ReplicationController as a ReplicaSet. With it, the ReplicaSet controller manages
 /// ReplicationControllers. The conversion loses no field.
 ///
 /// Upstream counterpart: `informerAdapter` and `clientsetAdapter` in `pkg/controller/replication`. They convert an
 /// object each time that it is read; here the cache contains the converted objects.
 #[derive(Debug, Clone)]
-pub struct ReplicationControllerClient(Api<ReplicationController>);
+pub struct ReplicationControllerClient {
+    api: Api<ReplicationController>,
+    turns: RateLimitTurns,
+}
 
 impl ReplicationControllerClient {
     /// Creates a client that sends requests through `client` and shares its rate limit.
     pub fn new(client: &ApiClient) -> Self {
-        Self(client.api())
+        Self { api: client.api(), turns: RateLimitTurns::new(client) }
+    }
+
+    /// Returns the turns of the status writes of this client.
+    pub fn status_turns(&self) -> RateLimitTurns {
+        self.turns.clone()
     }
 
     /// Returns a source of all ReplicationControllers, for an informer.
     pub fn list_watch(&self) -> Arc<dyn ListWatch<ReplicaSet>> {
-        Arc::new(AsReplicaSets(self.0.list_watch(ListParams::default())))
+        Arc::new(AsReplicaSets(self.api.list_watch(ListParams::default())))
     }
 }
 
@@ -43,27 +53,28 @@ fn convert(replica_set: &ReplicaSet) -> Result<ReplicationController, ApiError> 
 #[async_trait]
 impl ReplicaSetControl for ReplicationControllerClient {
     async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
-        self.0.get(key).await.map(Into::into)
+        self.api.get(key).await.map(Into::into)
     }
 
     async fn create_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.create(&convert(replica_set)?).await.map(Into::into)
+        self.api.create(&convert(replica_set)?).await.map(Into::into)
     }
 
     async fn update_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.replace(&convert(replica_set)?).await.map(Into::into)
+        self.api.replace(&convert(replica_set)?).await.map(Into::into)
     }
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.replace_status(&convert(replica_set)?).await.map(Into::into)
+        let api = self.turns.permitted(&self.api, &replica_set.metadata.key());
+        api.replace_status(&convert(replica_set)?).await.map(Into::into)
     }
 
     async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
-        self.0.delete(key, &DeleteOptions::default()).await
+        self.api.delete(key, &DeleteOptions::default()).await
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.0.patch(key, &Patch::strategic(patch.strategic_merge())).await.map(Into::into)
+        self.api.patch(key, &Patch::strategic(patch.strategic_merge())).await.map(Into::into)
     }
 }
 

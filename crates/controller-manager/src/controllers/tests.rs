@@ -231,7 +231,7 @@ async fn metrics_cover_queues_syncs_caches_and_requests() {
         "workqueue_adds_total{name=\"replicaset\"} 1",
         "kcm_cache_objects{resource=\"replicasets\"} 1",
         "kcm_cache_objects{resource=\"pods\"} 0",
-        "kcm_client_throttle_duration_seconds_count{client=\"replicaset-controller\"} 1",
+        "kcm_client_throttle_duration_seconds_count{client=\"replicaset-controller\",priority_level=\"rollout\"} 1",
         "rest_client_requests_total{code=\"200\",host=\"none\",method=\"GET\"} 3",
         "running_managed_controllers{manager=\"kube-controller-manager\",name=\"replicaset-controller\"} 1",
     ] {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use kcm_api::{ApiError, Deployment, Pod, PodDecoder};
-use kcm_client::RequestInfo;
+use kcm_client::{PriorityLevel, RequestInfo};
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use kcm_controller_manager::Metrics;
 use kcm_informer::{Indexers, ListWatchError, ListWatchErrorKind, StoreWriter};
@@ -25,7 +25,15 @@ pub(crate) fn metrics(clock: &FakeClock) -> Metrics {
 }
 
 pub(crate) fn request<'a>(method: &'a Method, path: &'a str) -> RequestInfo<'a> {
-    RequestInfo { client: "deployment-controller", server: SERVER, method, path, attempt: 1, watch: false }
+    RequestInfo {
+        client: "deployment-controller",
+        server: SERVER,
+        method,
+        path,
+        attempt: 1,
+        watch: false,
+        priority_level: PriorityLevel::default(),
+    }
 }
 
 pub(crate) fn pod(name: &str) -> Pod {

@@ -27,6 +27,7 @@ pub mod pod_manifest;
 mod pod_view;
 pub mod ranking;
 pub mod slow_start;
+mod status_turns;
 
 pub use control::{DeploymentControl, PodControl, ReplicaSetControl};
 pub use index::{
@@ -36,6 +37,7 @@ pub use owned_objects::{CreateError, Created, Creation, Deleted, OwnedObjects};
 pub use pod_manifest::{ManifestError, PodManifest};
 pub use pod_view::PodView;
 pub use slow_start::slow_start_batch;
+pub use status_turns::{NoStatusTurns, StatusTurns};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

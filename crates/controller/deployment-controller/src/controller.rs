@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use kcm_api::{Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
-use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
+use kcm_controller_util::{DeploymentControl, NoStatusTurns, ReplicaSetControl, StatusTurns};
 use kcm_events::EventRecorder;
 use kcm_expectations::OwnWrites;
 use kcm_informer::SharedInformer;
@@ -54,6 +54,8 @@ pub struct DeploymentControllerOptions {
     /// If `true`, as by default, updates of a Deployment's status in one sync are combined. If `false`, each is written,
     /// as upstream.
     pub coalesce_status_writes: bool,
+    /// Turns of status writes at the rate limit.
+    pub status_turns: Arc<dyn StatusTurns>,
     /// Maximum number of syncs at a time.
     pub workers: usize,
     /// Work queue metrics. `None` disables them.
@@ -74,6 +76,7 @@ impl Default for DeploymentControllerOptions {
         Self {
             terminating_replicas: true,
             coalesce_status_writes: true,
+            status_turns: Arc::new(NoStatusTurns),
             workers: DEFAULT_WORKERS,
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
@@ -120,6 +123,7 @@ impl DeploymentController {
                 recorder: config.recorder,
                 replica_sets: replica_sets.store(),
                 own_writes: Arc::clone(&own_writes),
+                status_turns: Arc::clone(&options.status_turns),
             },
             terminating_replicas: options.terminating_replicas,
             coalesce_status_writes: options.coalesce_status_writes,
@@ -139,6 +143,8 @@ impl DeploymentController {
             .owns(handlers::replica_sets(&replica_sets, deployments.store()))
             .watches(handlers::pods(&pods), move |pod| recreates.continued_by(pod))
             .build(syncer);
+        let queue = controller.queue();
+        options.status_turns.on_turn(Box::new(move |key| queue.add(key)));
         Self(controller)
     }
 

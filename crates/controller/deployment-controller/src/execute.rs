@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet};
-use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
-use kcm_deployment_util::revisions::RevisionProblem;
+use kcm_controller_util::{DeploymentControl, ReplicaSetControl, StatusTurns};
+use kcm_deployment_util::{revisions::RevisionProblem, rollout::is_complete};
 use kcm_events::{EventRecorder, ObjectReference};
 use kcm_expectations::OwnWrites;
 use kcm_informer::Store;
-use tracing::{debug, info, warn};
+use tracing::{debug, info, trace, warn};
 
 use crate::plan::{Action, ActionResult, Notice, PlannedAction};
 
@@ -20,15 +20,26 @@ pub(crate) struct Executor {
     /// Cache that is read if the name of a new ReplicaSet exists.
     pub(crate) replica_sets: Store<ReplicaSet>,
     pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) status_turns: Arc<dyn StatusTurns>,
 }
 
 impl Executor {
     /// Performs `planned`, and stores the returned object. Logs a write before it is performed; the recorder logs events.
     ///
+    /// A status whose turn at the rate limit has not come is not written. The result is then that of a write, so that the sync
+    /// continues: the sync of its turn computes the status anew.
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the result of a write in progress is lost. The next sync starts from the caches.
     pub(crate) async fn perform(&self, deployment: &ObjectKey, planned: &PlannedAction) -> ActionResult {
+        if let Action::UpdateDeploymentStatus(updated) = &planned.action
+            // Callers such as `kubectl rollout status` wait for a complete rollout.
+            && !self.status_turns.take(deployment, is_complete(updated, &updated.status))
+        {
+            trace!("Status update waits for the rate limit");
+            return planned.action.result_as_sent();
+        }
         log_write(planned);
         let result = self.send(&planned.action).await;
         self.remember(deployment, &planned.action, &result);

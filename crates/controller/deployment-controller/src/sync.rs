@@ -37,6 +37,7 @@ impl Syncer {
         let Some(deployment) = self.deployments.get(key) else {
             debug!("Deployment has been deleted");
             self.executor.own_writes.forget(key);
+            self.executor.status_turns.give_back(key);
             return Ok(None);
         };
         Span::current().record("uid", &*deployment.metadata.uid);
@@ -74,6 +75,9 @@ impl Syncer {
             }
             match end {
                 PlanEnd::Done(outcome) if succeeded => {
+                    if outcome.is_ok() && !actions.iter().any(|planned| planned.action.is_status_update()) {
+                        self.executor.status_turns.give_back(&deployment);
+                    }
                     notices.iter().for_each(log_notice);
                     return outcome;
                 }

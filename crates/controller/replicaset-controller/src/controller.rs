@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{CreateError, OwnedObjects, PodControl, ReplicaSetControl};
+use kcm_controller_util::{CreateError, NoStatusTurns, OwnedObjects, PodControl, ReplicaSetControl, StatusTurns};
 use kcm_events::EventRecorder;
 use kcm_expectations::{GroupResource, OwnWrites};
 use kcm_informer::SharedInformer;
@@ -61,6 +61,8 @@ pub struct ReplicaSetControllerOptions {
     /// which the watch events of the pods start. The first `observedGeneration` of a ReplicaSet is written at once. If
     /// `false`, each is written at once, as upstream.
     pub coalesce_status_writes: bool,
+    /// Turns of status writes at the rate limit.
+    pub status_turns: Arc<dyn StatusTurns>,
     /// Metrics of the controller.
     pub metrics: Arc<dyn ReplicaSetMetrics>,
     /// Work queue metrics. `None` disables them.
@@ -78,6 +80,7 @@ impl Default for ReplicaSetControllerOptions {
             burst_replicas: DEFAULT_BURST_REPLICAS,
             workers: DEFAULT_WORKERS,
             coalesce_status_writes: true,
+            status_turns: Arc::new(NoStatusTurns),
             metrics: Arc::new(NoReplicaSetMetrics),
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
@@ -143,6 +146,7 @@ impl ReplicaSetController {
             replica_sets: replica_sets.store(),
             own_writes: Arc::clone(&own_writes),
             executor,
+            status_turns: Arc::clone(&options.status_turns),
             burst_replicas: options.burst_replicas,
             coalesce_status_writes: options.coalesce_status_writes,
         };
@@ -156,6 +160,8 @@ impl ReplicaSetController {
             .reconciles(&replica_sets)
             .owns(handlers::pods(&pods, replica_sets.store(), kind_config.kind))
             .build(syncer);
+        let queue = controller.queue();
+        options.status_turns.on_turn(Box::new(move |key| queue.add(key)));
         Self(controller)
     }
 

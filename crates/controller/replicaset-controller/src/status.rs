@@ -3,7 +3,8 @@
 use std::{cell::Cell, ptr, sync::Arc};
 
 use kcm_api::{
-    ReplicaSetCondition, ReplicaSetStatus, Time, condition_status, condition_type::REPLICA_FAILURE,
+    ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Time, condition_status,
+    condition_type::REPLICA_FAILURE,
 };
 use kcm_clock::Timestamp;
 use kcm_controller_util::availability::is_pod_available;
@@ -61,6 +62,14 @@ pub fn calculate_status(view: &View, error: Option<&ManageError>, now: Timestamp
 pub(crate) fn only_generation_differs(current: &ReplicaSetStatus, next: &ReplicaSetStatus) -> bool {
     let observed_generation = current.observed_generation;
     observed_generation != 0 && *current == ReplicaSetStatus { observed_generation, ..next.clone() }
+}
+
+/// Returns `true` if a Deployment waits for `next`, the next status of `replica_set`: it changes `availableReplicas`, or is
+/// the first that observes 0 replicas, for which the strategy Recreate waits.
+pub(crate) fn is_awaited(replica_set: &ReplicaSet, next: &ReplicaSetStatus) -> bool {
+    let current = &replica_set.status;
+    current.available_replicas != next.available_replicas
+        || replica_set.replicas() == 0 && current.observed_generation != next.observed_generation
 }
 
 fn failure(reason: &str, message: String, now: Timestamp) -> ReplicaSetCondition {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::{Clock, Timestamp};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
-use kcm_controller_util::availability::min_next_pod_availability;
+use kcm_controller_util::{StatusTurns, availability::min_next_pod_availability};
 use kcm_expectations::{GroupResource, OwnWrites};
 use kcm_informer::Store;
 use kcm_runtime::Requeue;
@@ -18,7 +18,7 @@ use crate::{
     lookup::{Candidates, related_pods},
     performed::Performed,
     plan::plan,
-    status::{calculate_status, only_generation_differs},
+    status::{calculate_status, is_awaited, only_generation_differs},
 };
 
 /// Dependencies of a sync.
@@ -29,6 +29,7 @@ pub(crate) struct Syncer {
     pub(crate) replica_sets: Store<ReplicaSet>,
     pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) executor: Executor,
+    pub(crate) status_turns: Arc<dyn StatusTurns>,
     pub(crate) burst_replicas: usize,
     pub(crate) coalesce_status_writes: bool,
 }
@@ -48,6 +49,7 @@ impl Syncer {
         let Some(replica_set) = self.replica_sets.get(key) else {
             trace!("{} has been deleted", self.kind_config.kind);
             self.own_writes.forget(key);
+            self.status_turns.give_back(key);
             return Ok(Requeue::Done);
         };
         Span::current().record("uid", &*replica_set.metadata.uid);
@@ -85,6 +87,16 @@ impl Syncer {
             && only_generation_differs(&view.replica_set.status, &status);
         if is_deferred {
             return Ok(self.requeue(&view.replica_set, &view, now));
+        }
+        if status == view.replica_set.status {
+            self.status_turns.give_back(key);
+        } else if !self.status_turns.take(key, is_awaited(&view.replica_set, &status)) {
+            // The next sync also computes the time at which the next pod becomes available.
+            return match (error, retry_after) {
+                (None, _) => Ok(Requeue::Done),
+                (Some(_), Some(delay)) => Ok(Requeue::After(delay)),
+                (Some(source), None) => Err(SyncError::Manage { source, next_availability: None }),
+            };
         }
         let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;

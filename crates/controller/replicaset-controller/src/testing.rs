@@ -390,6 +390,7 @@ impl World {
             events,
         };
         let syncer = Syncer {
+            status_turns: Arc::new(kcm_controller_util::NoStatusTurns),
             kind_config: REPLICA_SET,
             clock: Arc::new(clock.clone()),
             pods: pods.reader(),

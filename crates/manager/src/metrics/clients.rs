@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kcm_client::{ClientMetrics, RequestInfo};
+use kcm_client::{ClientMetrics, PriorityLevel, RequestInfo};
 use parking_lot::RwLock;
 
 use kcm_metrics::{Counter, Family, Histogram, Registry, Spec, Stability::Alpha};
@@ -47,7 +47,7 @@ struct Families {
     rate_limiter: Family<Histogram, 2>,
     requests: Family<Counter, 3>,
     retries: Family<Counter, 3>,
-    throttle: Family<Histogram, 1>,
+    throttle: Family<Histogram, 2>,
     writes: Family<Counter, 5>,
     denied: Family<Counter, 4>,
 }
@@ -61,7 +61,8 @@ struct Series {
     request_size: OnceLock<Arc<Histogram>>,
     response_size: OnceLock<Arc<Histogram>>,
     rate_limiter: OnceLock<Arc<Histogram>>,
-    throttle: OnceLock<Arc<Histogram>>,
+    /// By priority level.
+    throttle: [OnceLock<Arc<Histogram>>; PriorityLevel::ALL.len()],
 }
 
 impl Series {
@@ -74,7 +75,7 @@ impl Series {
             request_size: OnceLock::new(),
             response_size: OnceLock::new(),
             rate_limiter: OnceLock::new(),
-            throttle: OnceLock::new(),
+            throttle: Default::default(),
         }
     }
 
@@ -151,8 +152,8 @@ impl Families {
             throttle: registry.metric(
                 Spec::own(
                     "kcm_client_throttle_duration_seconds",
-                    ["client"],
-                    "Duration of client-side throttling of a request by client, in seconds.",
+                    ["client", "priority_level"],
+                    "Duration of client-side throttling of a request by client and priority level, in seconds.",
                 )
                 .buckets(LATENCY),
             ),
@@ -177,8 +178,11 @@ impl ClientMetrics for Clients {
         self.with_series(&request, |families, series| {
             let by_verb = series.rate_limiter.get_or_init(|| families.rate_limiter.with(series.labels()));
             by_verb.observe_seconds(waited);
-            let by_client = series.throttle.get_or_init(|| families.throttle.with([&series.client]));
-            by_client.observe_seconds(waited);
+            let level = request.priority_level;
+            if let Some(by_level) = series.throttle.get(level as usize) {
+                let labels = [&*series.client, level.as_str()];
+                by_level.get_or_init(|| families.throttle.with(labels)).observe_seconds(waited);
+            }
         });
     }
 

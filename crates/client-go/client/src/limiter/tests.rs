@@ -51,7 +51,7 @@ async fn unlimited() {
     assert_eq!((limiter.available(), limiter.is_limited()), (u32::MAX, false));
     for _ in 0..1000 {
         assert_eq!(limiter.acquire(Event).await, Duration::ZERO);
-        assert!(limiter.try_acquire());
+        assert!(limiter.try_acquire(Rollout));
     }
     limiter.give_back();
     assert_eq!(clock.monotonic(), Duration::ZERO);
@@ -60,15 +60,15 @@ async fn unlimited() {
 #[tokio::test(start_paused = true)]
 async fn try_acquire_takes_no_reserved_token() {
     let (limiter, clock) = limiter(10.0, 2);
-    assert!(limiter.try_acquire() && limiter.try_acquire());
-    assert!(!limiter.try_acquire());
+    assert!(limiter.try_acquire(Rollout) && limiter.try_acquire(Rollout));
+    assert!(!limiter.try_acquire(Rollout));
     let waiting = tokio::spawn({
         let limiter = Arc::clone(&limiter);
         async move { limiter.acquire(Event).await }
     });
     tokio::task::yield_now().await;
     clock.sleep(Duration::from_millis(100)).await;
-    assert!(!limiter.try_acquire());
+    assert!(!limiter.try_acquire(Rollout));
     assert_eq!(waiting.await.unwrap(), Duration::from_millis(100));
 }
 
@@ -114,6 +114,37 @@ mod order {
     }
 }
 
+mod burst {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn is_left_to_rollouts() {
+        let (limiter, clock) = limiter(10.0, 20);
+        for _ in 0..3 {
+            assert_eq!(limiter.acquire(Event).await, Duration::ZERO);
+        }
+        for level in [Status, Event] {
+            assert!(!limiter.try_acquire(level));
+            assert_eq!(limiter.acquire(level).await, Duration::from_millis(100));
+        }
+        assert_eq!(limiter.available(), 17);
+        for _ in 0..17 {
+            assert_eq!(limiter.acquire(Rollout).await, Duration::ZERO);
+        }
+        clock.sleep(Duration::from_millis(1_800)).await;
+        assert!(limiter.try_acquire(Status));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_awaited_for_five_seconds() {
+        let (limiter, _clock) = limiter(1.0, 100);
+        for _ in 0..50 {
+            limiter.acquire(Rollout).await;
+        }
+        assert_eq!(limiter.acquire(Event).await, Duration::from_secs(5));
+    }
+}
+
 mod share {
     use super::*;
 
@@ -137,7 +168,10 @@ mod share {
         let levels = [Rollout; 101].into_iter().chain([Status; 50]).chain([Event; 50]);
         let served = served(&limiter, &clock, levels).await;
         let of = |levels: std::ops::Range<usize>| {
-            served.iter().filter(|(index, time)| levels.contains(index) && (6_000..8_000).contains(time)).count()
+            served
+                .iter()
+                .filter(|(index, time)| levels.contains(index) && (6_000..8_000).contains(time))
+                .count()
         };
         assert_eq!([of(0..101), of(101..151), of(151..201)], [10, 5, 5]);
     }
@@ -195,7 +229,7 @@ mod cancel {
     #[tokio::test(start_paused = true)]
     async fn unused_token_goes_to_the_most_urgent_waiter() {
         let (limiter, clock) = limiter(10.0, 1);
-        assert!(limiter.try_acquire());
+        assert!(limiter.try_acquire(Rollout));
         let others = tokio::spawn({
             let (limiter, clock) = (Arc::clone(&limiter), clock.clone());
             async move { served(&limiter, &clock, [Event, Status, Rollout]).await }
@@ -209,9 +243,9 @@ mod cancel {
     #[tokio::test(start_paused = true)]
     async fn unused_token_returns_to_the_bucket() {
         let (limiter, _clock) = limiter(10.0, 1);
-        assert!(limiter.try_acquire());
+        assert!(limiter.try_acquire(Rollout));
         limiter.give_back();
-        assert!(limiter.try_acquire());
-        assert!(!limiter.try_acquire());
+        assert!(limiter.try_acquire(Rollout));
+        assert!(!limiter.try_acquire(Rollout));
     }
 }

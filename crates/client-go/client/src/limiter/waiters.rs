@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::PriorityLevel;
 
 /// Time after which the first caller of a level gets a token although more urgent ones wait.
-const MAX_WAIT: Duration = Duration::from_secs(5);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Number of tokens of which a level with such a caller gets at least one.
 const SHARE: u8 = 4;

@@ -1,6 +1,6 @@
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -23,6 +23,7 @@ struct FakeSink {
     /// Time from a request to its response.
     latency: Mutex<Duration>,
     max_concurrent_writes: AtomicUsize,
+    must_wait: AtomicBool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,7 @@ impl FakeSink {
             stored_name: Mutex::default(),
             latency: Mutex::default(),
             max_concurrent_writes: AtomicUsize::new(usize::MAX),
+            must_wait: AtomicBool::new(false),
         })
     }
 
@@ -82,6 +84,10 @@ impl EventSink for FakeSink {
 
     fn max_concurrent_writes(&self) -> usize {
         self.max_concurrent_writes.load(Ordering::Relaxed)
+    }
+
+    fn must_wait(&self) -> bool {
+        self.must_wait.load(Ordering::Relaxed)
     }
 }
 
@@ -263,16 +269,16 @@ mod concurrency {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_most_64_events_are_taken_from_the_queue() {
+    async fn sixteen_events_are_written_at_a_time_while_more_than_500_wait() {
         let env = slow_env([]);
-        for n in 0..64 {
-            env.record(n.to_string());
+        env.sink.max_concurrent_writes.store(1, Ordering::Relaxed);
+        for n in 0..520 {
+            env.record_about(&format!("web-{n}"), "Scaled up");
         }
-        env.record_about("api", "Scaled up");
         env.requests().await;
-        let requests = env.sink.requests.lock();
-        let api = requests.iter().find(|request| request.name.starts_with("api.")).unwrap();
-        assert_eq!(api.at, 5, "after the first event about the other object");
+        let times = env.sink.request_times();
+        let at = |time| times.iter().filter(|at| **at == time).count();
+        assert_eq!([at(0), at(5), at(15), at(20)], [16, 16, 1, 1]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -411,6 +417,48 @@ async fn events_above_the_queue_size_are_dropped() {
     }
     assert_eq!(env.requests().await.len(), MAX_QUEUED_EVENTS);
     assert_eq!(env.sink.requests.lock().last().unwrap().namespace, "default");
+}
+
+mod rate_limit {
+    use super::*;
+
+    fn limited_env() -> TestEnv {
+        let env = TestEnv::new([]);
+        *env.sink.latency.lock() = Duration::from_millis(5);
+        env.sink.must_wait.store(true, Ordering::Relaxed);
+        env.sink.max_concurrent_writes.store(1, Ordering::Relaxed);
+        env
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeated_events_that_wait_are_written_as_one() {
+        let env = limited_env();
+        for message in ["first", "second", "second", "second", "third", "first", "first"] {
+            env.record(message);
+        }
+        let expected = [("create", 1), ("create", 3), ("create", 1), ("patch", 3)];
+        assert_eq!(env.requests().await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn similar_events_that_wait_are_written_as_one() {
+        let env = limited_env();
+        for n in 0..20 {
+            env.record(n.to_string());
+        }
+        let expected = [vec![("create", 1); 9], vec![("create", 11)]].concat();
+        assert_eq!(env.requests().await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_that_do_not_wait_are_written_one_by_one() {
+        let env = limited_env();
+        env.sink.must_wait.store(false, Ordering::Relaxed);
+        for _ in 0..3 {
+            env.record("again");
+        }
+        assert_eq!(env.requests().await, [("create", 1), ("patch", 2), ("patch", 3)]);
+    }
 }
 
 mod shutdown {

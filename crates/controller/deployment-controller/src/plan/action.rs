@@ -67,6 +67,11 @@ impl ActionResult {
 }
 
 impl Action {
+    /// Returns `true` if the action updates the status of the Deployment.
+    pub fn is_status_update(&self) -> bool {
+        matches!(self, Self::UpdateDeploymentStatus(_))
+    }
+
     /// Returns the result if the API server stores the object as sent.
     pub fn result_as_sent(&self) -> ActionResult {
         match self {

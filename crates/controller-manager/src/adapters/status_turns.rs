@@ -1,0 +1,143 @@
+//! Turns of status writes at the rate limit of a client.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use kcm_api::ObjectKey;
+use kcm_client::{Api, ApiClient, Permit, PriorityLevel};
+use kcm_controller_util::StatusTurns;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+/// Turns of status writes at the rate limit of a client. Clones share them.
+#[derive(Clone)]
+pub struct RateLimitTurns(Arc<Shared>);
+
+struct Shared {
+    client: ApiClient,
+    turns: Mutex<Turns>,
+    enqueue: OnceLock<Box<dyn Fn(ObjectKey) + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct Turns {
+    by_key: HashMap<ObjectKey, Turn>,
+    next: u64,
+}
+
+enum Turn {
+    /// A task waits for the token.
+    Waiting { level: PriorityLevel, number: u64, task: AbortHandle },
+    /// The status may be written.
+    Due(Permit),
+}
+
+impl RateLimitTurns {
+    /// Creates turns at the rate limit of `client`.
+    pub fn new(client: &ApiClient) -> Self {
+        let client = client.clone();
+        Self(Arc::new(Shared { client, turns: Mutex::default(), enqueue: OnceLock::new() }))
+    }
+
+    /// Returns `objects` with the permit for the status of `key`, if its turn was taken.
+    pub(super) fn permitted<'a, K>(&self, objects: &'a Api<K>, key: &ObjectKey) -> Cow<'a, Api<K>> {
+        let mut turns = self.0.turns.lock();
+        match turns.by_key.remove(key) {
+            Some(Turn::Due(permit)) => Cow::Owned(objects.with_permit(permit)),
+            Some(waiting @ Turn::Waiting { .. }) => {
+                turns.by_key.insert(key.clone(), waiting);
+                Cow::Borrowed(objects)
+            }
+            None => Cow::Borrowed(objects),
+        }
+    }
+
+    /// Waits for a token of `level` and enqueues `key`.
+    fn wait(&self, key: &ObjectKey, level: PriorityLevel, number: u64) -> AbortHandle {
+        let (shared, key) = (Arc::clone(&self.0), key.clone());
+        let waiting = async move {
+            let permit = shared.client.with_priority_level(level).acquire().await;
+            shared.come(key, number, permit);
+        };
+        tokio::spawn(waiting).abort_handle()
+    }
+}
+
+impl Shared {
+    fn come(&self, key: ObjectKey, number: u64, permit: Permit) {
+        {
+            let mut turns = self.turns.lock();
+            match turns.by_key.get_mut(&key) {
+                Some(turn) if turn.is_waiting(number) => *turn = Turn::Due(permit),
+                // It was given back meanwhile.
+                _ => return,
+            }
+        }
+        if let Some(enqueue) = self.enqueue.get() {
+            enqueue(key);
+        }
+    }
+}
+
+impl Turn {
+    fn is_waiting(&self, of: u64) -> bool {
+        matches!(self, Self::Waiting { number, .. } if *number == of)
+    }
+
+    fn abort(&self) {
+        if let Self::Waiting { task, .. } = self {
+            task.abort();
+        }
+    }
+}
+
+impl StatusTurns for RateLimitTurns {
+    fn on_turn(&self, enqueue: Box<dyn Fn(ObjectKey) + Send + Sync>) {
+        // A second function is of another controller with the same client, which there is not.
+        let _ = self.0.enqueue.set(enqueue);
+    }
+
+    fn take(&self, key: &ObjectKey, is_awaited: bool) -> bool {
+        let client = &self.0.client;
+        if !client.is_rate_limited() {
+            return true;
+        }
+        let level = if is_awaited { PriorityLevel::Rollout } else { PriorityLevel::Status };
+        let mut turns = self.0.turns.lock();
+        match turns.by_key.get(key) {
+            Some(Turn::Due(_)) => return true,
+            Some(Turn::Waiting { level: earlier, .. }) if *earlier <= level => return false,
+            Some(Turn::Waiting { .. }) => {}
+            None => {
+                if let Some(permit) = client.with_priority_level(level).try_acquire() {
+                    turns.by_key.insert(key.clone(), Turn::Due(permit));
+                    return true;
+                }
+            }
+        }
+        turns.next += 1;
+        let number = turns.next;
+        let task = self.wait(key, level, number);
+        if let Some(earlier) = turns.by_key.insert(key.clone(), Turn::Waiting { level, number, task }) {
+            earlier.abort();
+        }
+        false
+    }
+
+    fn give_back(&self, key: &ObjectKey) {
+        let turn = self.0.turns.lock().by_key.remove(key);
+        if let Some(turn) = turn {
+            turn.abort();
+        }
+    }
+}
+
+impl fmt::Debug for RateLimitTurns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.turns.lock().by_key.keys()).finish()
+    }
+}
