@@ -141,3 +141,6 @@ impl fmt::Debug for RateLimitTurns {
         f.debug_set().entries(self.0.turns.lock().by_key.keys()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use kcm_expectations::OwnWrites;
 use kcm_informer::Store;
 use tracing::{debug, info, trace, warn};
 
-use crate::plan::{Action, ActionResult, Notice, PlannedAction};
+use crate::plan::{Action, ActionResult, Notice, PlannedAction, Reason};
 
 /// Performs the actions of plans.
 pub(crate) struct Executor {
@@ -33,10 +33,7 @@ impl Executor {
     ///
     /// If the future is dropped, the result of a write in progress is lost. The next sync starts from the caches.
     pub(crate) async fn perform(&self, deployment: &ObjectKey, planned: &PlannedAction) -> ActionResult {
-        if let Action::UpdateDeploymentStatus(updated) = &planned.action
-            // Callers such as `kubectl rollout status` wait for a complete rollout.
-            && !self.status_turns.take(deployment, is_complete(updated, &updated.status))
-        {
+        if !self.has_turn(deployment, planned) {
             trace!("Status update waits for the rate limit");
             return planned.action.result_as_sent();
         }
@@ -44,6 +41,14 @@ impl Executor {
         let result = self.send(&planned.action).await;
         self.remember(deployment, &planned.action, &result);
         result
+    }
+
+    /// Returns `false` for a status that is written when its turn comes.
+    fn has_turn(&self, deployment: &ObjectKey, planned: &PlannedAction) -> bool {
+        let Action::UpdateDeploymentStatus(updated) = &planned.action else { return true };
+        // Callers such as `kubectl rollout status` wait for a complete rollout.
+        planned.reason.as_ref().is_some_and(Reason::is_required)
+            || self.status_turns.take(deployment, is_complete(updated, &updated.status))
     }
 
     fn remember(&self, deployment: &ObjectKey, action: &Action, result: &ActionResult) {

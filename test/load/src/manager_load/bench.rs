@@ -15,6 +15,8 @@ use crate::{
 };
 
 const MIB: f64 = 1024.0 * 1024.0;
+/// Flags of the default rate limit (US-1.5).
+const DEFAULT_LIMIT: [&str; 2] = ["--kube-api-qps=20", "--kube-api-burst=30"];
 /// Rows of the table of requests start with this.
 const REQUESTS: &str = "requests: ";
 
@@ -27,6 +29,8 @@ struct Cost {
     at_rest: u64,
     peak: u64,
     requests: Requests,
+    /// Median and maximum of the times of the Deployments. `None` for one Deployment, and without a rate limit.
+    deployments: Option<(Duration, Duration)>,
 }
 
 /// Runs workloads with managers on a server.
@@ -62,17 +66,29 @@ impl Bench<'_> {
     /// Runs a workload once with a new server.
     async fn measure(&self, scaled: Scaled, manager: &ManagerProgram) -> Result<Cost, TaskError> {
         let server = LoadServer::start(self.server, scaled.workload.nodes, self.clock).await?;
-        let manager = manager.start(&server.kubeconfig, &["--leader-elect=false"])?;
+        let mut flags = vec!["--leader-elect=false"];
+        if scaled.workload.limited {
+            // The last value counts.
+            flags.extend(DEFAULT_LIMIT);
+        }
+        let manager = manager.start(&server.kubeconfig, &flags)?;
         let clock = &**self.clock;
         manager.idle(clock).await?;
         let (at_rest, _) = manager.resident()?;
         let script = Script { api: &server.api, clock: self.clock, scaled };
         script.set_up().await?;
+        if scaled.workload.limited {
+            // The last events are written later.
+            server.quiet(clock).await?;
+        }
         let of_manager = manager.idle(clock).await?;
         let (of_server, requests, start) =
             (server.processor_time()?, server.requests().await?, clock.monotonic());
-        script.run().await?;
+        let times = script.run().await?;
         let wall = clock.monotonic().saturating_sub(start);
+        if scaled.workload.limited {
+            server.quiet(clock).await?;
+        }
         let cost = Cost {
             wall,
             manager: manager.idle(clock).await?.saturating_sub(of_manager),
@@ -80,10 +96,17 @@ impl Bench<'_> {
             at_rest,
             peak: manager.resident()?.1,
             requests: difference(server.requests().await?, &requests),
+            deployments: of_deployments(&times).filter(|_| scaled.workload.limited),
         };
         manager.end().await?;
         Ok(cost)
     }
+}
+
+/// Returns the median and the maximum of sorted times. `None` for less than two.
+fn of_deployments(times: &[Duration]) -> Option<(Duration, Duration)> {
+    let (median, max) = (times.get(times.len() / 2)?, times.last()?);
+    (times.len() > 1).then_some((*median, *max))
 }
 
 /// Rows of the table.
@@ -96,11 +119,17 @@ fn measures(cost: &Cost, scaled: Scaled, requests: &[&String]) -> Vec<Measure> {
         let each = cost.manager.as_secs_f64() * 1e6 / count as f64;
         measures.push(Measure::new(format!("CPU of the manager per {unit}"), "µs", each));
     }
+    if let Some((median, max)) = cost.deployments {
+        measures.push(Measure::new("time of a Deployment, median", "s", median.as_secs_f64()));
+        measures.push(Measure::new("time of a Deployment, maximum", "s", max.as_secs_f64()));
+    }
     measures.extend([
         Measure::new("CPU of the API server", "s", cost.server.as_secs_f64()),
         Measure::new("memory at the start", "MiB", cost.at_rest as f64 / MIB),
         Measure::new("peak memory", "MiB", cost.peak as f64 / MIB),
     ]);
+    let sum = cost.requests.values().sum::<usize>();
+    measures.push(Measure::new("requests", "", sum as f64));
     measures.extend(requests.iter().map(|kind| {
         let count = cost.requests.get(*kind).copied().unwrap_or_default();
         Measure::new(format!("{REQUESTS}{kind}"), "", count as f64)
@@ -131,6 +160,7 @@ fn median(rounds: &[Cost]) -> Cost {
         server: of(rounds, |cost| cost.server),
         at_rest: of(rounds, |cost| cost.at_rest),
         peak: of(rounds, |cost| cost.peak),
+        deployments: of(rounds, |cost| cost.deployments),
         requests: kinds.map(|kind| (kind.clone(), count(kind))).collect::<BTreeMap<_, _>>(),
     }
 }
@@ -147,6 +177,7 @@ mod tests {
             server: time,
             at_rest: 1,
             peak: 2,
+            deployments: None,
             requests: Requests::from([("POST pods 201".to_owned(), creates)]),
         }
     }
@@ -155,6 +186,14 @@ mod tests {
     fn median_of_rounds() {
         let median = median(&[cost(30, 5), cost(10, 7), cost(20, 6)]);
         assert_eq!((median.wall, median.requests["POST pods 201"]), (Duration::from_millis(20), 6));
+    }
+
+    #[test]
+    fn times_of_deployments() {
+        let times = [1, 2, 9].map(Duration::from_secs);
+        assert_eq!(of_deployments(&times), Some((times[1], times[2])));
+        assert_eq!(of_deployments(&times[..1]), None);
+        assert_eq!(of_deployments(&[]), None);
     }
 
     #[test]

@@ -50,6 +50,9 @@ impl Display for ServerProgram {
     }
 }
 
+/// Time without writes after which all are counted.
+const QUIET: Duration = Duration::from_secs(2);
+
 /// Number of requests by verb, resource and status code, such as `POST pods 201`.
 pub(super) type Requests = BTreeMap<String, usize>;
 
@@ -169,6 +172,23 @@ impl LoadServer {
 
     pub(super) fn processor_time(&self) -> Result<Duration, ProgramError> {
         processor_time(self.id)
+    }
+
+    /// Waits until no write was counted for two seconds.
+    pub(super) async fn quiet(&self, clock: &dyn Clock) -> Result<(), TaskError> {
+        let deadline = clock.monotonic() + TIMEOUT;
+        let mut last = self.requests().await?;
+        loop {
+            clock.sleep(QUIET).await;
+            let requests = self.requests().await?;
+            if requests == last {
+                return Ok(());
+            }
+            if clock.monotonic() > deadline {
+                return Err(TaskError::Late("end of the writes".to_owned()));
+            }
+            last = requests;
+        }
     }
 
     /// Returns the number of writes so far, without those of the workload and of the nodes.

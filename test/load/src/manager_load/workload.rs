@@ -1,6 +1,6 @@
 //! Workloads.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use kcm_client::{ApiClient, Request};
 use kcm_clock::Clock;
@@ -13,6 +13,11 @@ use crate::error::TaskError;
 const REST: Duration = Duration::from_secs(30);
 /// Interval of status checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Number of pods of the large Deployment.
+const LARGE: usize = 100;
+/// Image that replaces that of the setup.
+const IMAGE: &str = "app:9";
+const LARGE_NAME: &str = "large";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/load/deployments";
 
 /// Workload: a state that is set up before the measurement, and the part that is measured.
@@ -28,6 +33,8 @@ pub(super) struct Workload {
     pub(super) nodes: bool,
     setup: Setup,
     change: Change,
+    /// `true` if the managers have their default rate limits.
+    pub(super) limited: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +48,8 @@ enum Setup {
     Empty,
     /// All pods exist. With nodes, they are available.
     Pods,
+    /// The same, and those of a Deployment of [`LARGE`] pods.
+    PodsAndLarge,
     /// The pods are available, and each Deployment has three old ReplicaSets.
     OldReplicaSets,
 }
@@ -50,11 +59,12 @@ enum Change {
     Create,
     ScaleToZero,
     SetImage,
+    SetImageAndScaleLargeToZero,
     Nothing,
 }
 
 /// All workloads.
-pub(super) const WORKLOADS: [Workload; 7] = [
+pub(super) const WORKLOADS: [Workload; 11] = [
     Workload {
         name: "burst5000",
         deployments: 1,
@@ -63,6 +73,7 @@ pub(super) const WORKLOADS: [Workload; 7] = [
         nodes: false,
         setup: Setup::Empty,
         change: Change::Create,
+        limited: false,
     },
     Workload {
         name: "down5000",
@@ -72,6 +83,7 @@ pub(super) const WORKLOADS: [Workload; 7] = [
         nodes: false,
         setup: Setup::Pods,
         change: Change::ScaleToZero,
+        limited: false,
     },
     Workload {
         name: "small500",
@@ -81,6 +93,7 @@ pub(super) const WORKLOADS: [Workload; 7] = [
         nodes: true,
         setup: Setup::Empty,
         change: Change::Create,
+        limited: false,
     },
     Workload {
         name: "roll500",
@@ -90,6 +103,7 @@ pub(super) const WORKLOADS: [Workload; 7] = [
         nodes: true,
         setup: Setup::Pods,
         change: Change::SetImage,
+        limited: false,
     },
     Workload {
         name: "mass_roll300",
@@ -99,6 +113,7 @@ pub(super) const WORKLOADS: [Workload; 7] = [
         nodes: true,
         setup: Setup::OldReplicaSets,
         change: Change::SetImage,
+        limited: false,
     },
     Workload {
         name: "ten_by_1000",
@@ -108,6 +123,7 @@ pub(super) const WORKLOADS: [Workload; 7] = [
         nodes: false,
         setup: Setup::Empty,
         change: Change::Create,
+        limited: false,
     },
     Workload {
         name: "idle",
@@ -117,6 +133,47 @@ pub(super) const WORKLOADS: [Workload; 7] = [
         nodes: false,
         setup: Setup::Empty,
         change: Change::Nothing,
+        limited: false,
+    },
+    Workload {
+        name: "limited_up500",
+        deployments: 1,
+        pods_each: 500,
+        grows: Grows::PodsEach,
+        nodes: true,
+        setup: Setup::Empty,
+        change: Change::Create,
+        limited: true,
+    },
+    Workload {
+        name: "limited_small100",
+        deployments: 100,
+        pods_each: 3,
+        grows: Grows::Deployments,
+        nodes: true,
+        setup: Setup::Empty,
+        change: Change::Create,
+        limited: true,
+    },
+    Workload {
+        name: "limited_roll20",
+        deployments: 20,
+        pods_each: 5,
+        grows: Grows::Deployments,
+        nodes: true,
+        setup: Setup::Pods,
+        change: Change::SetImage,
+        limited: true,
+    },
+    Workload {
+        name: "limited_roll20_down100",
+        deployments: 20,
+        pods_each: 5,
+        grows: Grows::Deployments,
+        nodes: true,
+        setup: Setup::PodsAndLarge,
+        change: Change::SetImageAndScaleLargeToZero,
+        limited: true,
     },
 ];
 
@@ -169,43 +226,41 @@ pub(super) struct Script<'a> {
 impl Script<'_> {
     /// Creates the state before the measurement.
     pub(super) async fn set_up(&self) -> Result<(), TaskError> {
-        let Workload { setup, nodes, .. } = self.scaled.workload;
-        if *setup == Setup::Empty {
+        let setup = self.scaled.workload.setup;
+        if setup == Setup::Empty {
             return Ok(());
         }
         self.create().await?;
-        self.settled(*nodes, self.scaled.pods_each()).await?;
-        if *setup == Setup::OldReplicaSets {
+        if setup == Setup::PodsAndLarge {
+            self.api.send(&Request::post(DEPLOYMENTS, deployment(LARGE_NAME, LARGE).to_string())).await?;
+        }
+        self.settled().await?;
+        if setup == Setup::OldReplicaSets {
             for image in ["app:2", "app:3", "app:4"] {
                 self.set_image(image).await?;
-                self.settled(*nodes, self.scaled.pods_each()).await?;
+                self.settled().await?;
             }
         }
         Ok(())
     }
 
-    /// Runs the part that is measured.
-    pub(super) async fn run(&self) -> Result<(), TaskError> {
-        let Workload { change, nodes, .. } = self.scaled.workload;
-        let pods = self.scaled.pods_each();
-        match change {
-            Change::Create => {
-                self.create().await?;
-                self.settled(*nodes, pods).await
-            }
-            Change::ScaleToZero => {
-                self.patch(&json!({"spec": {"replicas": 0}})).await?;
-                self.settled(*nodes, 0).await
-            }
-            Change::SetImage => {
-                self.set_image("app:9").await?;
-                self.settled(*nodes, pods).await
+    /// Runs the part that is measured. Returns the time of each Deployment, shortest first.
+    pub(super) async fn run(&self) -> Result<Vec<Duration>, TaskError> {
+        let to_zero = json!({"spec": {"replicas": 0}});
+        match self.scaled.workload.change {
+            Change::Create => self.create().await?,
+            Change::ScaleToZero => self.patch(&to_zero).await?,
+            Change::SetImage => self.set_image(IMAGE).await?,
+            Change::SetImageAndScaleLargeToZero => {
+                self.patch_one(LARGE_NAME, &to_zero).await?;
+                self.set_image(IMAGE).await?;
             }
             Change::Nothing => {
                 self.clock.sleep(REST).await;
-                Ok(())
+                return Ok(Vec::new());
             }
         }
+        self.settled().await
     }
 
     async fn create(&self) -> Result<(), TaskError> {
@@ -221,37 +276,63 @@ impl Script<'_> {
         self.patch(&json!({"spec": {"template": {"spec": {"containers": containers}}}})).await
     }
 
-    /// Patches all Deployments.
+    /// Patches all Deployments but the large one.
     async fn patch(&self, patch: &Value) -> Result<(), TaskError> {
         for at in 0..self.scaled.deployments() {
-            let path = format!("{DEPLOYMENTS}/web-{at}");
-            self.api.send(&Request::strategic_merge_patch(path, patch.to_string())).await?;
+            self.patch_one(&format!("web-{at}"), patch).await?;
         }
         Ok(())
     }
 
-    /// Waits until the status of all Deployments counts `pods` pods. With nodes, until these are updated and available.
-    async fn settled(&self, nodes: bool, pods: usize) -> Result<(), TaskError> {
-        let deadline = self.clock.monotonic() + TIMEOUT;
-        let fields: &[&str] =
-            if nodes { &["replicas", "updatedReplicas", "availableReplicas"] } else { &["replicas"] };
+    async fn patch_one(&self, name: &str, patch: &Value) -> Result<(), TaskError> {
+        let path = format!("{DEPLOYMENTS}/{name}");
+        self.api.send(&Request::strategic_merge_patch(path, patch.to_string())).await?;
+        Ok(())
+    }
+
+    /// Waits until the status of each Deployment counts its pods. With nodes, until these are updated and available. Returns
+    /// the time of each, shortest first.
+    async fn settled(&self) -> Result<Vec<Duration>, TaskError> {
+        let start = self.clock.monotonic();
+        let fields: &[&str] = if self.scaled.workload.nodes {
+            &["replicas", "updatedReplicas", "availableReplicas"]
+        } else {
+            &["replicas"]
+        };
+        let mut times = BTreeMap::new();
         loop {
             let list = self.api.send(&Request::get(format!("{DEPLOYMENTS}?resourceVersion=0"))).await?;
             let list: Value = serde_json::from_slice(&list)?;
-            let done = list["items"].as_array().into_iter().flatten().all(|deployment| {
-                let status = &deployment["status"];
-                status["observedGeneration"] == deployment["metadata"]["generation"]
-                    && fields.iter().all(|field| status[*field].as_u64().unwrap_or(0) == pods as u64)
-            });
-            if done {
-                return Ok(());
+            let deployments: Vec<_> = list["items"].as_array().into_iter().flatten().collect();
+            let elapsed = self.clock.monotonic().saturating_sub(start);
+            for deployment in &deployments {
+                let name = deployment["metadata"]["name"].to_string();
+                if is_settled(deployment, fields) {
+                    times.entry(name).or_insert(elapsed);
+                } else {
+                    // The first lists may be older than the change.
+                    times.remove(&name);
+                }
             }
-            if self.clock.monotonic() > deadline {
+            if times.len() == deployments.len() {
+                let mut times: Vec<_> = times.into_values().collect();
+                times.sort_unstable();
+                return Ok(times);
+            }
+            if elapsed > TIMEOUT {
                 return Err(TaskError::Late(self.scaled.workload.name.to_owned()));
             }
             self.clock.sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+/// Returns `true` if these fields of the status are the number of replicas.
+fn is_settled(deployment: &Value, fields: &[&str]) -> bool {
+    let (spec, status) = (&deployment["spec"], &deployment["status"]);
+    let count = |value: &Value| value.as_u64().unwrap_or(0);
+    status["observedGeneration"] == deployment["metadata"]["generation"]
+        && fields.iter().all(|field| count(&status[*field]) == count(&spec["replicas"]))
 }
 
 fn deployment(name: &str, replicas: usize) -> Value {

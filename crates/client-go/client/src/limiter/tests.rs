@@ -64,7 +64,7 @@ async fn try_acquire_takes_no_reserved_token() {
     assert!(!limiter.try_acquire(Rollout));
     let waiting = tokio::spawn({
         let limiter = Arc::clone(&limiter);
-        async move { limiter.acquire(Event).await }
+        async move { limiter.acquire(Rollout).await }
     });
     tokio::task::yield_now().await;
     clock.sleep(Duration::from_millis(100)).await;

@@ -143,6 +143,15 @@ impl Reason {
     pub(crate) fn combine(mut reasons: Vec<Self>) -> Option<Self> {
         if reasons.len() > 1 { Some(Self::Combined(reasons)) } else { reasons.pop() }
     }
+
+    /// Returns `true` if the next sync fails in the same way without the write.
+    pub(crate) fn is_required(&self) -> bool {
+        match self {
+            Self::HashCollision { .. } => true,
+            Self::Combined(reasons) => reasons.iter().any(Self::is_required),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Reason {

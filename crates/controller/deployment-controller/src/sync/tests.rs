@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use kcm_clock::FakeClock;
+use kcm_controller_util::{NoStatusTurns, StatusTurns};
 use kcm_deployment_util::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
 use kcm_expectations::OwnWrites;
@@ -27,7 +28,7 @@ fn syncer(caches: &Caches, cluster: FakeCluster) -> (Syncer, Arc<FakeApiServer>,
             replica_set_control: Arc::clone(&server) as _,
             recorder: Arc::clone(&recorder) as _,
             replica_sets: caches.replica_sets.reader(),
-            status_turns: Arc::new(kcm_controller_util::NoStatusTurns),
+            status_turns: Arc::new(NoStatusTurns),
             own_writes: Arc::new(OwnWrites::new(Arc::new(clock()), [])),
         },
         terminating_replicas: true,
@@ -135,6 +136,58 @@ async fn reentrant_rollback() {
     assert_eq!(cluster.sets["web-new"].metadata.annotations[REVISION], "3");
     assert!(!cluster.deployment.metadata.annotations.contains_key(ROLLBACK_TO));
     assert!(cluster.deployment.spec.template.equal_ignore_hash(&old.spec.template));
+}
+
+/// Rate limit without tokens.
+struct NoTokens;
+
+impl StatusTurns for NoTokens {
+    fn take(&self, _: &ObjectKey, _: bool) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn status_is_written_when_its_turn_comes() {
+    let d = deployment(1);
+    let (mut syncer, server, _) = syncer(&Caches::with(&[&d], &[]), cluster(&d, &[]));
+    syncer.executor.status_turns = Arc::new(NoTokens);
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
+    assert_eq!(server.requests(), ["create replica set web-78c95bb4f with 1 replicas"]);
+    syncer.executor.status_turns = Arc::new(NoStatusTurns);
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
+    assert_eq!(server.requests(), ["update status of deployment web"]);
+}
+
+#[tokio::test]
+async fn failure_is_returned_before_the_turn_of_the_status() {
+    let d = deployment(1);
+    let mut cluster = cluster(&d, &[]);
+    cluster.write_errors.push(("create", kcm_api::ApiError::status(403, "Forbidden", "quota exceeded")));
+    let (mut syncer, server, _) = syncer(&Caches::with(&[&d], &[]), cluster);
+    syncer.executor.status_turns = Arc::new(NoTokens);
+    let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
+    assert!(error.to_string().contains("quota exceeded"), "{error}");
+    assert_eq!(server.requests(), ["create replica set web-78c95bb4f with 1 replicas"]);
+}
+
+#[tokio::test]
+async fn hash_collision_is_written_at_once() {
+    let d = deployment(1);
+    let mut other = replica_set("web-78c95bb4f", "web:0", 0, 1, 1);
+    other.metadata.owner_references.clear();
+    other.metadata.labels = Default::default();
+    let (mut syncer, server, _) = syncer(&Caches::with(&[&d], &[]), cluster(&d, &[&other]));
+    syncer.executor.status_turns = Arc::new(NoTokens);
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
+    assert_eq!(
+        server.requests(),
+        [
+            "create replica set web-78c95bb4f with 1 replicas",
+            "get replica set web-78c95bb4f",
+            "update status of deployment web"
+        ]
+    );
 }
 
 fn claimed(view: &View) -> Vec<&str> {

@@ -2,6 +2,7 @@
 
 mod coalescing;
 mod related;
+mod status_turns;
 
 use std::time::Duration;
 
