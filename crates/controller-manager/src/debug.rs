@@ -17,6 +17,8 @@ use kcm_workqueue::{ItemPhase, ItemState};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::adapters::RateLimitTurns;
+
 pub(crate) use deployment::deployment;
 pub(crate) use replica_set::replica_set;
 
@@ -134,6 +136,21 @@ fn blocked_key(key: &KeyState) -> Option<Value> {
     let error = key.last_sync.as_ref().and_then(|last| last.error.as_deref()).unwrap_or("unknown error");
     let (retries, error) = (key.queue.requeues, shortened(error));
     Some(blocked("backOff", format!("retry {retries} in {delay:?}: {error}")))
+}
+
+/// Adds to the state of `key` that it waits for the rate limit of its controller, if it does: its status waits, or it is queued
+/// or processed while requests wait.
+pub(crate) fn rate_limited(state: Option<Value>, key: &ObjectKey, turns: &RateLimitTurns) -> Option<Value> {
+    let mut state = state?;
+    let waiting = turns.client().waiting_requests();
+    let is_waiting = turns.is_waiting(key) || waiting > 0 && state["queue"]["phase"] != "absent";
+    if let (true, Some(blocked_on)) = (is_waiting, state["blockedOn"].as_array_mut()) {
+        let message = format!(
+            "the manager's rate limit, with {waiting} waiting requests (raise --kube-api-qps and --kube-api-burst)"
+        );
+        blocked_on.insert(0, blocked("rateLimit", message));
+    }
+    Some(state)
 }
 
 fn shortened(error: &str) -> String {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kcm_api::{Pod, ReplicaSet};
 use kcm_client::ApiClient;
-use kcm_controller_util::{ReplicaSetControl, StatusTurns};
+use kcm_controller_util::ReplicaSetControl;
 use kcm_informer::SharedInformer;
 use kcm_manager::{Context, Runner};
 use kcm_replicaset_controller::{
@@ -14,7 +14,7 @@ use kcm_replicaset_controller::{
 
 use crate::{
     DebugControllers, Metrics,
-    adapters::{ClusterClient, ReplicationControllerClient},
+    adapters::{ClusterClient, RateLimitTurns, ReplicationControllerClient},
     controller_names,
     debug::{self, SYNC_LOG},
     manager_informers::ManagerInformers,
@@ -70,7 +70,7 @@ fn deployment(informers: &ManagerInformers<'_>) -> Constructor {
             recorder,
             options: DeploymentControllerOptions {
                 terminating_replicas,
-                status_turns: Arc::new(status_turns),
+                status_turns: Arc::new(status_turns.clone()),
                 workers,
                 queue_metrics: context.queue_metrics(),
                 sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
@@ -81,7 +81,9 @@ fn deployment(informers: &ManagerInformers<'_>) -> Constructor {
         let controller = Arc::new(controller);
         if let Some(debug) = debug {
             let inspected = Arc::clone(&controller);
-            debug.add("deployment", move |key| debug::deployment(&inspected.inspect(key)));
+            debug.add("deployment", move |key| {
+                debug::rate_limited(debug::deployment(&inspected.inspect(key)), key, &status_turns)
+            });
         }
         Box::new(move |stop| Box::pin(async move { controller.run(stop).await }))
     })
@@ -102,7 +104,7 @@ fn replica_set(informers: &ManagerInformers<'_>) -> Constructor {
     Box::new(move |context| {
         let client = context.client(controller_names::REPLICA_SET);
         let control = Arc::new(ClusterClient::new(&client));
-        let (name, status_turns) = (controller_names::REPLICA_SET, Arc::new(control.status_turns()));
+        let (name, status_turns) = (controller_names::REPLICA_SET, control.status_turns());
         PodOwners { name, kind_config, workers, pods, owners, control, status_turns, metrics, debug }
             .construct(context, &client)
     })
@@ -119,8 +121,7 @@ fn replication_controller(informers: &ManagerInformers<'_>) -> Constructor {
     Box::new(move |context| {
         let client = context.client("replication-controller");
         let control = Arc::new(ReplicationControllerClient::new(&client));
-        let (name, status_turns) =
-            (controller_names::REPLICATION_CONTROLLER, Arc::new(control.status_turns()));
+        let (name, status_turns) = (controller_names::REPLICATION_CONTROLLER, control.status_turns());
         PodOwners { name, kind_config, workers, pods, owners, control, status_turns, metrics, debug }
             .construct(context, &client)
     })
@@ -144,7 +145,7 @@ struct PodOwners {
     pods: SharedInformer<Pod>,
     owners: SharedInformer<ReplicaSet>,
     control: Arc<dyn ReplicaSetControl>,
-    status_turns: Arc<dyn StatusTurns>,
+    status_turns: RateLimitTurns,
     metrics: Arc<dyn ReplicaSetMetrics>,
     debug: Option<DebugControllers>,
 }
@@ -163,7 +164,7 @@ impl PodOwners {
             recorder: context.recorder(client, kind_config.component),
             options: ReplicaSetControllerOptions {
                 kind_config,
-                status_turns,
+                status_turns: Arc::new(status_turns.clone()),
                 workers,
                 metrics,
                 queue_metrics: context.queue_metrics(),
@@ -176,7 +177,9 @@ impl PodOwners {
             let inspected = Arc::clone(&controller);
             let is_replica_set = name == controller_names::REPLICA_SET;
             let kind = if is_replica_set { "replicaset" } else { "replicationcontroller" };
-            debug.add(kind, move |key| debug::replica_set(&inspected.inspect(key)));
+            debug.add(kind, move |key| {
+                debug::rate_limited(debug::replica_set(&inspected.inspect(key)), key, &status_turns)
+            });
         }
         Box::new(move |stop| Box::pin(async move { controller.run(stop).await }))
     }

@@ -171,6 +171,11 @@ impl ApiClient {
         self.rate_limiter().try_acquire(self.priority_level).then(|| Permit::new(self, Duration::ZERO))
     }
 
+    /// Returns the number of requests that wait for the rate limit.
+    pub fn waiting_requests(&self) -> usize {
+        self.rate_limiter().waiting()
+    }
+
     /// Returns `true` if the client has a rate limit.
     pub fn is_rate_limited(&self) -> bool {
         self.rate_limiter().is_limited()

@@ -67,8 +67,9 @@ impl PriorityLevel {
 
 /// Rate limiter of a client. Each request takes a token; tokens are added at a constant rate.
 ///
-/// [`Rollout`](PriorityLevel::Rollout) has the burst. Callers of the other levels wait until nine tenths of it are available,
-/// at most 5 s.
+/// The burst is for callers of the level [`Rollout`](PriorityLevel::Rollout). Callers of the level
+/// [`Status`](PriorityLevel::Status) wait until two fifths of it are available, those of the level
+/// [`Event`](PriorityLevel::Event) until nine tenths are, at most 5 s.
 ///
 /// If callers wait, a token goes to the one with the most urgent [`PriorityLevel`], and to the first of them. A level
 /// whose first caller has waited for more than 5 s gets at least every fourth token.
@@ -133,6 +134,11 @@ impl RateLimiter {
         self.state.as_ref().map_or(u32::MAX, |state| state.lock().bucket.available(self.clock.monotonic()))
     }
 
+    /// Returns the number of callers that wait.
+    pub fn waiting(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.lock().waiters.len())
+    }
+
     /// Takes a token if a caller of `level` would not wait for it. Returns `true` if it did.
     pub fn try_acquire(&self, level: PriorityLevel) -> bool {
         let Some(state) = &self.state else { return true };
@@ -177,12 +183,12 @@ impl RateLimiter {
 impl State {
     /// Returns the time for which a caller waits so that it leaves the burst to others.
     fn wait_for_burst(&self, level: PriorityLevel, now: Duration) -> Duration {
-        match level {
-            PriorityLevel::Rollout => Duration::ZERO,
-            PriorityLevel::Status | PriorityLevel::Event => {
-                self.bucket.until_full_but(self.burst / 10, now).min(MAX_WAIT)
-            }
-        }
+        let used = match level {
+            PriorityLevel::Rollout => return Duration::ZERO,
+            PriorityLevel::Status => self.burst / 5 * 3,
+            PriorityLevel::Event => self.burst / 10,
+        };
+        self.bucket.until_full_but(used, now).min(MAX_WAIT)
     }
 
     fn give_back(&mut self, now: Duration) {

@@ -43,6 +43,16 @@ impl RateLimitTurns {
         Self(Arc::new(Shared { client, turns: Mutex::default(), enqueue: OnceLock::new() }))
     }
 
+    /// Returns the client whose rate limit it is.
+    pub(crate) fn client(&self) -> &ApiClient {
+        &self.0.client
+    }
+
+    /// Returns `true` if the status of `key` waits.
+    pub(crate) fn is_waiting(&self, key: &ObjectKey) -> bool {
+        matches!(self.0.turns.lock().by_key.get(key), Some(Turn::Waiting { .. }))
+    }
+
     /// Returns `objects` with the permit for the status of `key`, if its turn was taken.
     pub(super) fn permitted<'a, K>(&self, objects: &'a Api<K>, key: &ObjectKey) -> Cow<'a, Api<K>> {
         let mut turns = self.0.turns.lock();

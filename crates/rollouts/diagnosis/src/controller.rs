@@ -35,6 +35,9 @@ pub struct ControllerState {
     pub last_error: Option<String>,
     /// Reasons for which the controller does nothing.
     pub blocked_on: Vec<String>,
+    /// `true` if the first of them is the rate limit of the manager.
+    #[serde(skip)]
+    is_rate_limited: bool,
 }
 
 impl ControllerState {
@@ -52,6 +55,7 @@ impl ControllerState {
             last_sync,
             last_error: (!error.is_empty()).then(|| error.to_owned()),
             blocked_on: blocked.collect(),
+            is_rate_limited: text(response, "/blockedOn/0/reason") == "rateLimit",
         }
     }
 
@@ -84,7 +88,7 @@ impl ControllerState {
         match (&self.last_error, self.blocked_on.first()) {
             (Some(error), _) => text.push_str(&format!(", failed: {error}")),
             // The plan of the Deployment controller ends with the same text.
-            (None, Some(_)) if self.kind == "deployment" => {}
+            (None, Some(_)) if self.kind == "deployment" && !self.is_rate_limited => {}
             (None, Some(blocked)) => text.push_str(&format!(", waits for {blocked}")),
             (None, None) => {}
         }
@@ -114,6 +118,22 @@ mod tests {
             state.describe(now),
             "the controller's queue: replicaset web-1 is not queued, retry 7 in 12s, last sync 5s ago, failed: exceeded \
              quota: pods"
+        );
+    }
+
+    #[test]
+    fn rate_limit_is_described() {
+        let message =
+            "the manager's rate limit, with 7 waiting requests (raise --kube-api-qps and --kube-api-burst)";
+        let response = json!({
+            "name": "web",
+            "queue": { "phase": "processing", "delaySeconds": null, "retries": 0 },
+            "lastSync": null,
+            "blockedOn": [{ "reason": "rateLimit", "message": message }],
+        });
+        assert_eq!(
+            ControllerState::parse("deployment", &response).describe(Timestamp::UNIX_EPOCH),
+            format!("the controller's queue: deployment web is being processed, waits for {message}")
         );
     }
 

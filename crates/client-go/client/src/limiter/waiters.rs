@@ -34,6 +34,10 @@ struct Waiting {
 }
 
 impl Waiters {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Adds a caller that has reserved a token.
     pub(super) fn add(
         &mut self,

@@ -125,3 +125,23 @@ async fn turn_that_is_given_back_is_for_the_next() {
     assert_eq!(env.enqueued()[1..], [("job".to_owned(), 150)]);
     assert_eq!(format!("{:?}", env.turns).matches("shop").count(), 1, "{:?}", env.turns);
 }
+
+#[tokio::test(start_paused = true)]
+async fn debug_state_names_the_rate_limit() {
+    let env = TestEnv::exhausted().await;
+    let reason = |phase: &str, name: &str| {
+        let state = serde_json::json!({ "queue": { "phase": phase }, "blockedOn": [] });
+        let state = crate::debug::rate_limited(Some(state), &key(name), &env.turns).unwrap();
+        state["blockedOn"][0]["message"].as_str().map(str::to_owned)
+    };
+    assert_eq!(reason("queued", "web"), None);
+    assert!(!env.turns.take(&key("web"), false));
+    env.sleep(1).await;
+    let waits =
+        "the manager's rate limit, with 1 waiting requests (raise --kube-api-qps and --kube-api-burst)";
+    for (phase, name, expected) in
+        [("absent", "web", Some(waits)), ("queued", "api", Some(waits)), ("absent", "api", None)]
+    {
+        assert_eq!(reason(phase, name).as_deref(), expected, "{phase} {name}");
+    }
+}
