@@ -15,6 +15,9 @@ use tokio::sync::Notify;
 
 use self::waiters::{MAX_WAIT, WaiterKey, Waiters};
 
+/// Maximum number of tokens that callers of other levels leave to those of [`PriorityLevel::Rollout`].
+const MAX_RESERVED: u32 = 100;
+
 /// Rate limit: `burst` requests at once, then `qps` per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
@@ -67,9 +70,8 @@ impl PriorityLevel {
 
 /// Rate limiter of a client. Each request takes a token; tokens are added at a constant rate.
 ///
-/// The burst is for callers of the level [`Rollout`](PriorityLevel::Rollout). Callers of the level
-/// [`Status`](PriorityLevel::Status) wait until two fifths of it are available, those of the level
-/// [`Event`](PriorityLevel::Event) until nine tenths are, at most 5 s.
+/// The burst is for callers of the level [`Rollout`](PriorityLevel::Rollout). The others wait until nine tenths of it, or 100
+/// tokens, are available, at most 5 s.
 ///
 /// If callers wait, a token goes to the one with the most urgent [`PriorityLevel`], and to the first of them. A level
 /// whose first caller has waited for more than 5 s gets at least every fourth token.
@@ -183,12 +185,11 @@ impl RateLimiter {
 impl State {
     /// Returns the time for which a caller waits so that it leaves the burst to others.
     fn wait_for_burst(&self, level: PriorityLevel, now: Duration) -> Duration {
-        let used = match level {
-            PriorityLevel::Rollout => return Duration::ZERO,
-            PriorityLevel::Status => self.burst / 5 * 3,
-            PriorityLevel::Event => self.burst / 10,
-        };
-        self.bucket.until_full_but(used, now).min(MAX_WAIT)
+        if level == PriorityLevel::Rollout {
+            return Duration::ZERO;
+        }
+        let reserved = (self.burst - self.burst / 10).min(MAX_RESERVED);
+        self.bucket.until_full_but(self.burst - reserved, now).min(MAX_WAIT)
     }
 
     fn give_back(&mut self, now: Duration) {
