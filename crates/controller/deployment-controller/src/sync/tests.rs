@@ -163,7 +163,7 @@ async fn status_is_written_when_its_turn_comes() {
 async fn failure_is_returned_before_the_turn_of_the_status() {
     let d = deployment(1);
     let mut cluster = cluster(&d, &[]);
-    cluster.write_errors.push(("create", kcm_api::ApiError::status(403, "Forbidden", "quota exceeded")));
+    cluster.write_errors.push(("create", ApiError::status(403, "Forbidden", "quota exceeded")));
     let (mut syncer, server, _) = syncer(&Caches::with(&[&d], &[]), cluster);
     syncer.executor.status_turns = Arc::new(NoTokens);
     let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
