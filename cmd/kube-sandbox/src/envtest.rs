@@ -118,14 +118,24 @@ fn installed(name: &str, folder: &Path) -> Option<PathBuf> {
     programs.filter_map(|program| program.canonicalize().ok()).find(|program| program.is_file())
 }
 
-/// Waits until the process that started this one has ended.
+/// Process that has started this one.
 ///
 /// Test frameworks do not stop the programs if a test is killed. A signal at the death of the parent would be sent too early:
 /// Linux sends it when the thread ends that has started the program, and Go's runtime ends threads.
-pub(crate) async fn parent_ended(clock: &dyn Clock) {
-    let parent = parent_id();
-    while parent_id() == parent {
-        clock.sleep(PARENT_INTERVAL).await;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parent(u32);
+
+impl Parent {
+    /// Returns the parent. To be called first: it may end at any time.
+    pub(crate) fn of_this_process() -> Self {
+        Self(parent_id())
+    }
+
+    /// Waits until the parent has ended.
+    pub(crate) async fn ended(self, clock: &dyn Clock) {
+        while parent_id() == self.0 {
+            clock.sleep(PARENT_INTERVAL).await;
+        }
     }
 }
 

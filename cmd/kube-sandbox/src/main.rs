@@ -108,6 +108,7 @@ fn end(result: Result<(), SandboxError>) -> ExitCode {
 }
 
 async fn run(flags: Flags) -> Result<(), SandboxError> {
+    let parent = envtest::Parent::of_this_process();
     start_logging(flags.verbosity);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     match &flags.task {
@@ -118,7 +119,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         Task::Etcd(arguments) => {
             return tokio::select! {
                 result = envtest::serve_etcd(arguments) => result,
-                signal = ended(&*clock) => signal,
+                signal = ended(parent, &*clock) => signal,
             };
         }
         Task::Demo | Task::Serve | Task::ApiServer(_) => {}
@@ -163,7 +164,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
             let http = http_server(&server, &flags, rollouts())?;
             tokio::select! {
                 result = envtest::serve_api(http, arguments, clock.now(), stop.child_token()) => result,
-                signal = ended(&*clock) => signal,
+                signal = ended(parent, &*clock) => signal,
             }
         }
         _ => {
@@ -287,10 +288,10 @@ async fn signalled() -> Result<(), SandboxError> {
 }
 
 /// Waits for a signal, or for the end of the test that has started this process.
-async fn ended(clock: &dyn Clock) -> Result<(), SandboxError> {
+async fn ended(parent: envtest::Parent, clock: &dyn Clock) -> Result<(), SandboxError> {
     tokio::select! {
         result = signalled() => result,
-        () = envtest::parent_ended(clock) => Ok(()),
+        () = parent.ended(clock) => Ok(()),
     }
 }
 

@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{CreateError, NoStatusTurns, OwnedObjects, PodControl, ReplicaSetControl, StatusTurns};
+use kcm_controller_util::{
+    CreateError, NoStatusTurns, OwnedObjects, PodControl, ReplicaSetControl, StatusTurns,
+};
 use kcm_events::EventRecorder;
 use kcm_expectations::{GroupResource, OwnWrites};
 use kcm_informer::SharedInformer;
