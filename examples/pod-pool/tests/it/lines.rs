@@ -1,8 +1,11 @@
-//! Lines of code and dependencies of both operators.
+//! Lines of code and dependencies of the operators.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
 use crate::readme::{check_table, number};
+
+/// Modules in the program with controller-runtime, without its own, measured as the README describes.
+const GO_MODULES: usize = 79;
 
 /// Lines of a source file without comments, blank lines and unit tests.
 fn lines(file: &str) -> usize {
@@ -19,36 +22,44 @@ fn function(file: &str, start: &str) -> usize {
     1 + lines.by_ref().filter(|line| !line.is_empty() && !line.starts_with("//")).count()
 }
 
+fn heading(first: &str) -> Vec<String> {
+    [first, "`kcm`", "kube-runtime", "controller-runtime"].map(str::to_owned).to_vec()
+}
+
 #[test]
 fn table() {
-    let row = |part: &str, kcm: usize, kube_runtime: usize| {
-        vec![part.to_owned(), number(kcm), number(kube_runtime)]
+    let row = |part: &str, kcm: usize, kube_runtime: usize, go: usize| {
+        let go = if go == 0 { "–".to_owned() } else { number(go) };
+        vec![part.to_owned(), number(kcm), number(kube_runtime), go]
     };
-    let both = |part: &str, files: &[&str]| {
+    let go = |file: &str| lines(&format!("on-controller-runtime/{file}.go"));
+    let both = |part: &str, files: &[&str], go: usize| {
         let count = files.iter().map(|file| lines(file)).sum();
-        row(part, count, count)
+        row(part, count, count, go)
     };
     let kube_runtime_wiring = function("src/on_kube_runtime.rs", "pub async fn run");
+    let go_wiring = function("on-controller-runtime/controller.go", "func setUp");
     let tests =
         ["cluster", "lifecycle", "faults"].iter().map(|file| lines(&format!("tests/it/{file}.rs"))).sum();
     let (wiring, main) = (lines("src/operator.rs"), lines("src/main.rs"));
     check_table(
         "lines",
-        3,
+        4,
         &[
-            vec!["Lines of code".to_owned(), "`kcm`".to_owned(), "kube-runtime".to_owned()],
-            both("custom resource", &["src/pool.rs"]),
-            both("external system, with a fake", &["src/reservations.rs"]),
-            both("decisions", &["src/plan.rs"]),
+            heading("Lines of code"),
+            both("custom resource", &["src/pool.rs"], go("pool")),
+            both("external system, with a fake", &["src/reservations.rs"], go("reservations")),
+            both("decisions", &["src/plan.rs"], go("plan")),
             row(
                 "requests",
                 lines("src/controller.rs"),
                 lines("src/on_kube_runtime.rs") - kube_runtime_wiring,
+                go("controller") - go_wiring,
             ),
-            row("caches and controller", wiring, kube_runtime_wiring),
-            row("`main`", main, lines("src/on_kube_runtime/main.rs")),
-            both("unit tests of the decisions", &["src/plan/tests.rs"]),
-            row("tests with the API server", tests, tests),
+            row("caches and controller", wiring, kube_runtime_wiring, go_wiring),
+            row("`main`", main, lines("src/on_kube_runtime/main.rs"), go("main")),
+            both("unit tests of the decisions", &["src/plan/tests.rs"], 0),
+            row("tests with the API server", tests, tests, 0),
         ],
     );
     assert!(wiring + main <= 60, "{wiring} + {main} lines are no decisions");
@@ -66,11 +77,20 @@ fn dependencies(feature: &str) -> [usize; 2] {
     })
 }
 
+/// Requirements in `go.mod`.
+fn go_requirements() -> usize {
+    let text =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/on-controller-runtime/go.mod")).unwrap();
+    text.lines().filter(|line| line.starts_with('\t')).count()
+}
+
 #[test]
 fn dependencies_table() {
     let (kcm, kube_runtime) = (dependencies("kcm"), dependencies("kube-runtime"));
-    let row =
-        |text: &str, index: usize| vec![text.to_owned(), number(kcm[index]), number(kube_runtime[index])];
-    let heading = ["Crates", "`kcm`", "kube-runtime"].map(str::to_owned).to_vec();
-    check_table("dependencies", 3, &[heading, row("direct", 0), row("all", 1)]);
+    let row = |text: &str, index: usize, go: usize| {
+        vec![text.to_owned(), number(kcm[index]), number(kube_runtime[index]), number(go)]
+    };
+    let rows =
+        [heading("Crates, or Go modules"), row("direct", 0, go_requirements()), row("all", 1, GO_MODULES)];
+    check_table("dependencies", 4, &rows);
 }
