@@ -16,7 +16,7 @@ use recorded_cases::{
     record,
 };
 use serde_json::json;
-use simulation_tasks::{planted_bugs, simulate};
+use simulation_tasks::{explore, planted_bugs, simulate};
 use thiserror::Error;
 
 const USAGE: &str = include_str!("usage.txt");
@@ -35,6 +35,8 @@ enum TaskError {
     E2eReport(#[from] upstream_tests::TaskError),
     #[error(transparent)]
     Acceptance(#[from] kubectl_acceptance::TaskError),
+    #[error(transparent)]
+    Explore(#[from] explore::TaskError),
     #[error(transparent)]
     Record(#[from] record::TaskError),
     #[error(transparent)]
@@ -78,6 +80,7 @@ fn run() -> Result<(), TaskError> {
         ["manager-soak", flags @ ..] => {
             Ok(manager_memory::SoakTask::parse(flags).ok_or(TaskError::Usage)?.run()?)
         }
+        ["explore", flags @ ..] => Ok(explore::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
         ["kubectl-acceptance", flags @ ..] => {
             Ok(kubectl_acceptance::Task::parse(flags).ok_or(TaskError::Usage)?.run()?)
         }

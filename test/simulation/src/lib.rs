@@ -1,4 +1,6 @@
-//! Tasks that run the simulation: on many seeds, and with planted bugs. See `docs/simulation.md`.
+//! Tasks that run the simulation: on many seeds, on all schedules of small scenarios, and with planted bugs. See
+//! `docs/simulation.md`.
 
+pub mod explore;
 pub mod planted_bugs;
 pub mod simulate;

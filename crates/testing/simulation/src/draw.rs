@@ -149,6 +149,7 @@ impl Scenario {
             incidents,
             faults,
             webhooks,
+            surprises: Vec::new(),
         }
     }
 }
@@ -168,6 +169,7 @@ fn workloads(random: &ScenarioRandom) -> Vec<Workload> {
         min_ready_seconds: random.pick(&[0, 0, 0, 2]).unwrap_or(0),
         history_limit: random.pick(&[10, 10, 2, 0]).unwrap_or(10),
         no_deadline: random.once_in(2),
+        ..Workload::default()
     };
     if random.once_in(60) {
         let replicas =

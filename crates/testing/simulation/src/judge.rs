@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
+    choices::Choices,
     host::Process,
     ledger::{Cause, Ledger, Rule},
     scenario::{Incident, Scenario},
@@ -56,7 +57,10 @@ pub(crate) struct Judge {
     clock: Arc<dyn Clock>,
     /// Duration for which a leader may write after a renewal.
     term: Duration,
+    /// `true` if managers elect a leader.
+    elects: bool,
     exempt: BTreeSet<Invariant>,
+    choices: Arc<Choices>,
     /// `true` if wall clocks step in the scenario.
     steps_clocks: bool,
     state: Mutex<State>,
@@ -94,7 +98,7 @@ struct State {
 }
 
 impl Judge {
-    pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario) -> Arc<Self> {
+    pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario, choices: &Arc<Choices>) -> Arc<Self> {
         let term = Duration::from_secs(scenario.managers.lease * 2 / 3);
         let exempt = exemptions(scenario);
         let is_step = |incident: &Incident| matches!(incident, Incident::ClockStep { .. });
@@ -102,7 +106,9 @@ impl Judge {
         Arc::new(Self {
             clock,
             term,
+            elects: scenario.managers.lease > 0,
             exempt,
+            choices: Arc::clone(choices),
             steps_clocks,
             state: Mutex::default(),
             write_limit_reached: Notify::new(),
@@ -130,7 +136,7 @@ impl Judge {
 
     /// Notes that a process has sent a write.
     pub(crate) fn sent(&self, process: &Process, method: &Method, path: &str) {
-        if !needs_leader(path) {
+        if !self.elects || !needs_leader(path) {
             return;
         }
         let now = self.clock.now();
@@ -149,6 +155,13 @@ impl Judge {
             return;
         };
         state.find("lease-term", what, now);
+    }
+
+    /// Notes the start of a manager, which leads at once if there is no election.
+    pub(crate) fn manager_starts(&self) {
+        if !self.elects {
+            self.state.lock().invariants.manager_restarted();
+        }
     }
 
     /// Notes that a request was refused by a fault, or is not answered in time.
@@ -176,7 +189,7 @@ impl Judge {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let Some(sender) = state.sender.clone() else { return };
-        let caused = state.caused(event.revision_before..event.revision_after, now);
+        let caused = state.caused(event.revision_before..event.revision_after, now, &self.choices);
         state.log(&sender, &entry, event.revision_after, now);
         if entry.resource == "leases" {
             self.note_lease(&mut state, &sender, &entry, now);
@@ -196,7 +209,7 @@ impl Judge {
             || entry.code >= 300
             || state.pods.insert(format!("{}/{}", entry.namespace, entry.name));
         state.has_late_set |= sender.is_abandoned && entry.resource == "replicasets" && entry.code < 300;
-        let leads = sender.process.identity().is_some_and(|own| own == state.holder.0);
+        let leads = !self.elects || sender.process.identity().is_some_and(|own| own == state.holder.0);
         let is_creation = entry.verb == "create";
         if sender.process.is_dead() || !leads || (sender.is_abandoned && !(is_creation && is_new_name)) {
             state.has_late_set |= entry.resource == "replicasets" && entry.code < 300;
@@ -278,7 +291,7 @@ impl Judge {
     /// Takes in what others have done.
     pub(crate) fn catch_up(&self) {
         let now = self.clock.now();
-        self.state.lock().caused(0..0, now);
+        self.state.lock().caused(0..0, now, &self.choices);
     }
 
     /// Waits until managers have written more than any scenario requires. They may do so without an end, at one instant.
@@ -321,7 +334,12 @@ impl fmt::Debug for Judge {
 
 impl State {
     /// Takes in what has happened. Returns what happened in `revisions`, which is left to the caller.
-    fn caused(&mut self, revisions: std::ops::Range<u64>, now: Timestamp) -> Vec<WatchEvent> {
+    fn caused(
+        &mut self,
+        revisions: std::ops::Range<u64>,
+        now: Timestamp,
+        choices: &Choices,
+    ) -> Vec<WatchEvent> {
         let mut caused = Vec::new();
         loop {
             let event = match self.watcher.as_mut().map(Watcher::try_next) {
@@ -334,6 +352,7 @@ impl State {
                     break;
                 }
             };
+            choices.trace_change(&event);
             if event.revision() > revisions.start && event.revision() <= revisions.end {
                 caused.push(event);
             } else {
@@ -492,6 +511,12 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
             // The strategy Recreate does not apply to a sync that scales (US-4.7).
             UserAction::Scale { .. } => {
                 exempt.insert(Invariant::RecreateOverlap);
+            }
+            // A rollback by annotation creates the ReplicaSet of the current template first, with all its pods if the strategy
+            // is Recreate (US-4.14).
+            UserAction::Undo { .. } => {
+                exempt.insert(Invariant::RecreateOverlap);
+                exempt.insert(Invariant::SurplusReplicas);
             }
             UserAction::Pause { .. } => pauses = true,
             UserAction::SetStrategy { .. } => sets_strategy = true,

@@ -15,6 +15,8 @@
 //! | hosts and processes: clocks, stops, how far they see | `host.rs` |
 //! | the network, and what happens to requests | `network.rs` |
 //! | managers with elections | `managers.rs` |
+//! | choice points and surprises | `choices.rs` |
+//! | all schedules of a scenario | `explore.rs` |
 //! | users | `users.rs` |
 //! | judging each write | `judge.rs`, `ledger.rs` |
 //! | judging the end | `effect.rs` |
@@ -24,19 +26,24 @@
 //!
 //! *Not in this crate:* code that the controllers use, real time, threads.
 
+mod choices;
 mod draw;
 mod effect;
+mod explore;
 mod host;
 mod judge;
 mod ledger;
 mod managers;
 mod network;
+mod requests;
 mod scenario;
 mod shrink;
 mod simulate;
 mod users;
 mod webhooks;
 
+pub use choices::{Alternative, Surprise};
+pub use explore::{Explorer, ExtraRule, Report, Violation};
 pub use judge::Finding;
 pub use scenario::{
     At, DELETABLE_NAMESPACE, FaultEffect, Incident, ManagerSettings, NAMESPACE, Nodes, PodWebhook, Policy,

@@ -65,7 +65,7 @@ impl ManagerGroup {
             concurrent_replica_set_syncs: settings.workers,
             concurrent_replication_controller_syncs: settings.workers,
             rate_limit: RateLimit { qps: f64::from(settings.qps), burst: settings.qps * 3 / 2 },
-            leader_election: Some(LeaderElectionSettings {
+            leader_election: (settings.lease > 0).then(|| LeaderElectionSettings {
                 lease_duration: lease,
                 renew_deadline: lease * 2 / 3,
                 retry_period: lease * 2 / 15,
@@ -99,6 +99,7 @@ impl ManagerGroup {
 
     fn start_one(self: &Arc<Self>, manager: usize) {
         let (Some(slot), Some(network)) = (self.slots.get(manager), self.network.get()) else { return };
+        network.judge.manager_starts();
         let mut life = slot.state.lock();
         life.number += 1;
         let seed = self.seed ^ (u64::from(life.number) << 32) ^ ((manager as u64 + 1) << 56);

@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     future::{pending, poll_fn},
-    io, iter,
+    io,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -15,7 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use jiff::Timestamp;
@@ -27,9 +27,11 @@ use tokio::sync::oneshot;
 use tower::{BoxError, Service};
 
 use crate::{
+    choices::{Alternative, Choices, StepKind, request_step},
     host::{ObservedHistory, Process},
     judge::{Judge, RequestOrigin},
     managers::ManagerGroup,
+    requests::{is_watch, kinds},
     scenario::{FaultEffect, Incident, RequestFault, Requests, Scenario},
 };
 
@@ -52,6 +54,7 @@ pub(crate) struct Network {
     /// API servers, and the lags of their watch caches.
     front_ends: Vec<(ApiService, WatchCacheLag)>,
     pub(crate) judge: Arc<Judge>,
+    choices: Arc<Choices>,
     faults: Vec<RequestFault>,
     is_healed: AtomicBool,
 }
@@ -61,6 +64,7 @@ impl Network {
         clock: Arc<dyn Clock>,
         server: &Arc<ApiServer>,
         judge: Arc<Judge>,
+        choices: &Arc<Choices>,
         scenario: &Scenario,
     ) -> Self {
         let lags = scenario.incidents.iter().any(|one| matches!(one.event, Incident::Lag { .. }));
@@ -69,7 +73,14 @@ impl Network {
             (if lags { server.service_lagging(lag.clone()) } else { server.service() }, lag)
         };
         let front_ends = (0..scenario.front_ends.max(1)).map(front_end).collect();
-        Self { clock, front_ends, judge, faults: scenario.faults.clone(), is_healed: AtomicBool::new(false) }
+        Self {
+            clock,
+            front_ends,
+            judge,
+            choices: Arc::clone(choices),
+            faults: scenario.faults.clone(),
+            is_healed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn set_lag(&self, front_end: usize, lag: Duration) {
@@ -102,6 +113,15 @@ impl Network {
         };
         let hits = |fault: &&RequestFault| process.random.below(1000) < fault.per_mille.into();
         self.faults.iter().filter(due).find(hits).map(|fault| fault.effect)
+    }
+
+    /// Returns the outcome of a step if it is not the default.
+    fn choose(&self, step: &str, kind: StepKind) -> Option<FaultEffect> {
+        if !self.choices.is_on() {
+            return None;
+        }
+        self.judge.catch_up();
+        self.choices.choose(step, kind).and_then(Alternative::effect)
     }
 
     async fn execute(&self, sender: RequestOrigin, request: Request<Full<Bytes>>) -> Answer {
@@ -155,11 +175,24 @@ impl ProcessConnection {
         let kinds = kinds(&parts, is_watch);
         let is_write = !parts.method.is_safe();
         let mut effect = network.draw(process, &kinds, is_write);
-        if let Some(FaultEffect::Stop { time }) = effect {
-            let time = Duration::from_millis(process.random.between(time / 2, time));
-            self.managers_of_cluster.stop(process, time);
-            process.running().await;
-            effect = None;
+        let step = request_step(process.manager, &parts.method, parts.uri.path());
+        if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch) {
+            effect = effect.or_else(|| network.choose(step, *kind));
+        }
+        if step.is_some() {
+            network.choices.trace_request(process, (parts.method.as_str(), parts.uri.path()));
+        }
+        match effect.take_if(|effect| matches!(effect, FaultEffect::Stop { .. } | FaultEffect::Cut { .. })) {
+            Some(FaultEffect::Stop { time }) => {
+                let time = self.duration(time / 2, time);
+                self.managers_of_cluster.stop(process, time);
+                process.running().await;
+            }
+            Some(FaultEffect::Cut { time }) => {
+                let incident = Incident::Cut { manager: process.manager, time };
+                self.managers_of_cluster.apply_incident(&incident);
+            }
+            _ => {}
         }
         if is_write {
             network.judge.sent(process, &parts.method, parts.uri.path());
@@ -198,7 +231,7 @@ impl ProcessConnection {
             Some(FaultEffect::Late { time }) => {
                 network.judge.failed(&path);
                 sender.is_abandoned = true;
-                self.execute_later(self.duration(time), sender, request);
+                self.execute_later(self.duration(1, time), sender, request);
                 return Err(broken());
             }
             Some(FaultEffect::Silence { executed }) => {
@@ -231,8 +264,8 @@ impl ProcessConnection {
             }
             Some(FaultEffect::DelayRequest { time }) => {
                 network.judge.failed(&path);
-                let time = self.duration(time);
-                if process.random.once_in(2) {
+                let time = self.duration(1, time);
+                if !network.choices.is_on() && process.random.once_in(2) {
                     sender.is_abandoned = true;
                     let answer = self.execute_later(time, sender, request);
                     let Ok(answer) = answer.await else { return pending().await };
@@ -246,18 +279,23 @@ impl ProcessConnection {
             Some(FaultEffect::DelayAnswer { time }) => {
                 network.judge.failed(&path);
                 let answer = network.execute(sender, request).await?;
-                network.clock.sleep(self.duration(time)).await;
+                network.clock.sleep(self.duration(1, time)).await;
                 whole(answer)
             }
             _ => whole(network.execute(sender, request).await?),
         };
         process.host.connected().await;
         process.running().await;
+        if step.is_some() {
+            network.choices.trace_request(process, answer.status().as_u16());
+        }
         Ok(answer)
     }
 
-    fn duration(&self, most: u64) -> Duration {
-        Duration::from_millis(self.process.random.between(1, most))
+    /// Draws a duration. Surprises have the longest.
+    fn duration(&self, least: u64, most: u64) -> Duration {
+        let is_exact = self.network.choices.is_on();
+        Duration::from_millis(if is_exact { most } else { self.process.random.between(least, most) })
     }
 
     /// Executes a request when the time has come, whatever has become of the process.
@@ -293,14 +331,14 @@ impl ProcessConnection {
         let now = self.network.clock.now();
         let seen = self.process.seen(path, now).unwrap_or(now);
         let delay = match effect {
-            Some(FaultEffect::DelayWatch { time }) => self.duration(time),
+            Some(FaultEffect::DelayWatch { time }) => self.duration(1, time),
             _ => Duration::ZERO,
         };
         let cut = match effect {
             Some(FaultEffect::CutWatch { chunks, torn: true }) => Some((chunks, WatchEnd::Torn)),
             Some(FaultEffect::CutWatch { chunks, torn: false }) => Some((chunks, WatchEnd::Closed)),
             Some(FaultEffect::ExpireWatch { chunks, time }) => {
-                Some((chunks, WatchEnd::Expired(self.duration(time))))
+                Some((chunks, WatchEnd::Expired(self.duration(1, time))))
             }
             _ => None,
         };
@@ -360,14 +398,7 @@ impl Stream {
         }
         let (process, clock) = (Arc::clone(&self.link.process), Arc::clone(&self.link.network.clock));
         if let Some((0, WatchEnd::Expired(silence))) = self.cut {
-            self.is_over = true;
-            process.record_observed(&self.path, self.number, ObservedHistory::UpTo(self.seen));
-            clock.sleep(silence).await;
-            process.host.connected().await;
-            process.running().await;
-            let status = status(410, "Expired", "too old resource version: 1 (2)", None);
-            let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
-            return Some(Ok(Frame::data(Bytes::from(line))));
+            return self.expire(silence).await;
         }
         let available = match self.ahead.take() {
             Some(frame) => Poll::Ready(frame),
@@ -400,6 +431,17 @@ impl Stream {
                 }
             }
         }
+        match self.choose(frame.as_ref()) {
+            Some(FaultEffect::DelayWatch { time }) => clock.sleep(Duration::from_millis(time)).await,
+            Some(FaultEffect::ExpireWatch { time, .. }) => {
+                return self.expire(Duration::from_millis(time)).await;
+            }
+            Some(_) => {
+                self.is_over = true;
+                return None;
+            }
+            None => {}
+        }
         if !self.delay.is_zero() && !self.link.network.is_healed.load(Ordering::Relaxed) {
             clock.sleep(self.delay).await;
         }
@@ -417,6 +459,7 @@ impl Stream {
             self.is_over = true;
             return None;
         };
+        self.link.network.choices.trace_received(&process, &self.path, events(&frame));
         match &mut self.cut {
             Some((0, end)) => {
                 self.is_over = true;
@@ -436,6 +479,42 @@ impl Stream {
 async fn poll_now(body: &mut ApiBody) -> Poll<Chunk> {
     let mut frame = pin!(body.frame());
     poll_fn(|context| Poll::Ready(frame.as_mut().poll(context))).await
+}
+
+impl Stream {
+    /// Returns the outcome of the delivery of a chunk if it is not the default. Bookmarks are always delivered.
+    fn choose(&self, chunk: Option<&Result<Frame<Bytes>, Infallible>>) -> Option<FaultEffect> {
+        let (network, Some(Ok(frame))) = (&self.link.network, chunk) else { return None };
+        if !network.choices.is_on() || events(frame) == 0 {
+            return None;
+        }
+        let resource = self.path.rsplit('/').next().unwrap_or_default();
+        let step = format!("m{} receive {resource}", self.link.process.manager);
+        network.choose(&step, StepKind::WatchEvent)
+    }
+
+    /// Ends the watch with 410, after a time without events.
+    async fn expire(&mut self, silence: Duration) -> Option<Result<Frame<Bytes>, BoxError>> {
+        self.is_over = true;
+        let process = &self.link.process;
+        process.record_observed(&self.path, self.number, ObservedHistory::UpTo(self.seen));
+        self.link.network.clock.sleep(silence).await;
+        process.host.connected().await;
+        process.running().await;
+        let status = status(410, "Expired", "too old resource version: 1 (2)", None);
+        let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
+        Some(Ok(Frame::data(Bytes::from(line))))
+    }
+}
+
+/// Number of changes in a chunk of a watch.
+fn events(chunk: &Frame<Bytes>) -> usize {
+    let text = chunk.data_ref().map_or(&[][..], Bytes::as_ref);
+    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !is_bookmark(line)).count()
+}
+
+fn is_bookmark(line: &[u8]) -> bool {
+    line.get(..40).unwrap_or(line).windows(8).any(|word| word == b"BOOKMARK")
 }
 
 impl Drop for Stream {
@@ -482,73 +561,4 @@ fn refusal(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> 
         answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
     answer
-}
-
-fn is_watch(parts: &http::request::Parts) -> bool {
-    parts.method == Method::GET && parts.uri.query().is_some_and(|query| query.contains("watch=true"))
-}
-
-/// The kinds of requests that a request belongs to.
-fn kinds(parts: &http::request::Parts, is_watch: bool) -> Vec<Requests> {
-    let path = parts.uri.path();
-    if is_watch {
-        let is_pods = path.ends_with("/pods");
-        return iter::once(Requests::Watches).chain(is_pods.then_some(Requests::PodWatches)).collect();
-    }
-    let mut words = path.rsplit('/');
-    let last = words.next().unwrap_or_default();
-    let (before, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let resource = |name: &str| before == name;
-    let own = match parts.method {
-        Method::GET if path.contains("/leases") => Some(Requests::Lease),
-        Method::GET if path.contains("/api") => Some(Requests::Lists),
-        Method::POST if last == "pods" => Some(Requests::CreatePods),
-        Method::POST if last == "replicasets" => Some(Requests::CreateReplicaSets),
-        Method::DELETE if resource("pods") => Some(Requests::DeletePods),
-        Method::DELETE if resource("replicasets") => Some(Requests::DeleteReplicaSets),
-        Method::PATCH if resource("pods") => Some(Requests::PatchPods),
-        _ if path.contains("/leases") => Some(Requests::Lease),
-        _ if last == "status" && second == "deployments" => Some(Requests::DeploymentStatus),
-        _ if last == "status" => Some(Requests::ReplicaSetStatus),
-        _ if resource("replicasets") => Some(Requests::UpdateReplicaSets),
-        _ if resource("deployments") => Some(Requests::UpdateDeployments),
-        _ => None,
-    };
-    let mut kinds = vec![Requests::All];
-    kinds.extend(own);
-    kinds
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kinds_of(method: Method, uri: &str) -> Vec<Requests> {
-        let (parts, ()) = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts();
-        kinds(&parts, is_watch(&parts))
-    }
-
-    #[test]
-    fn requests_are_told_apart() {
-        let pods = "/api/v1/namespaces/n/pods";
-        let sets = "/apis/apps/v1/namespaces/n/replicasets";
-        let deployments = "/apis/apps/v1/namespaces/n/deployments";
-        for (method, uri, expected) in [
-            (Method::POST, pods.to_owned(), Requests::CreatePods),
-            (Method::DELETE, format!("{pods}/p"), Requests::DeletePods),
-            (Method::PATCH, format!("{pods}/p"), Requests::PatchPods),
-            (Method::POST, sets.to_owned(), Requests::CreateReplicaSets),
-            (Method::PUT, format!("{sets}/s"), Requests::UpdateReplicaSets),
-            (Method::PUT, format!("{sets}/s/status"), Requests::ReplicaSetStatus),
-            (Method::DELETE, format!("{sets}/s"), Requests::DeleteReplicaSets),
-            (Method::PUT, format!("{deployments}/d"), Requests::UpdateDeployments),
-            (Method::PUT, format!("{deployments}/d/status"), Requests::DeploymentStatus),
-            (Method::GET, "/apis/apps/v1/deployments?resourceVersion=0".to_owned(), Requests::Lists),
-        ] {
-            assert_eq!(kinds_of(method, &uri), [Requests::All, expected], "{uri}");
-        }
-        let pods = kinds_of(Method::GET, "/api/v1/pods?watch=true&x=y");
-        assert_eq!(pods, [Requests::Watches, Requests::PodWatches]);
-        assert_eq!(kinds_of(Method::GET, "/apis/apps/v1/deployments?watch=true"), [Requests::Watches]);
-    }
 }

@@ -8,6 +8,8 @@ use kcm_apiserver::Resource;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::choices::Surprise;
+
 /// Namespace that lasts as long as the simulation.
 pub const NAMESPACE: &str = "sim";
 
@@ -19,16 +21,21 @@ pub const DELETABLE_NAMESPACE: &str = "doomed";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
     /// Source of all chance that the scenario does not spell out.
+    #[serde(default)]
     pub seed: u64,
     /// Time of the last event. Faults end here.
     pub end: u64,
     /// Controller managers and their settings.
+    #[serde(default)]
     pub managers: ManagerSettings,
     /// API servers over one store. Each list and each watch goes to one of them.
+    #[serde(default = "one")]
     pub front_ends: usize,
     /// Events that the API server keeps for watches. Fewer events mean more watches that end with 410.
+    #[serde(default = "long_history")]
     pub history: usize,
     /// Simulated nodes.
+    #[serde(default)]
     pub nodes: Nodes,
     /// Objects that exist from the start.
     pub workloads: Vec<Workload>,
@@ -44,11 +51,14 @@ pub struct Scenario {
     /// Admission webhooks for pods that managers create. They last until the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<PodWebhook>,
+    /// Steps whose outcome is not the default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub surprises: Vec<Surprise>,
 }
 
 /// Controller managers that compete for one lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ManagerSettings {
     /// Number of managers.
     pub count: usize,
@@ -56,23 +66,32 @@ pub struct ManagerSettings {
     pub workers: usize,
     /// Client-side limit, in requests a second. The burst is one and a half times as large.
     pub qps: u32,
-    /// Duration of the lease, in seconds. A leader renews it for two thirds of that time, every seventh of it.
+    /// Duration of the lease, in seconds. A leader renews it for two thirds of that time, every seventh of it. If 0, there
+    /// is no election.
     pub lease: u64,
     /// Time until a process that has exited is started again.
     pub restart_after: u64,
     /// Feature gate `DeploymentReplicaSetTerminatingReplicas`.
-    #[serde(default = "enabled")]
     pub terminating_replicas: bool,
 }
 
-/// Default of a feature gate in a file.
-fn enabled() -> bool {
-    true
+impl Default for ManagerSettings {
+    fn default() -> Self {
+        Self { count: 1, workers: 1, qps: 1000, lease: 0, restart_after: 1_000, terminating_replicas: true }
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+fn long_history() -> usize {
+    100_000
 }
 
 /// Simulated nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Nodes {
     /// Number of nodes.
     pub count: usize,
@@ -80,6 +99,12 @@ pub struct Nodes {
     pub ready_delay: u64,
     /// Time that a pod takes to stop.
     pub stop_delay: u64,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Self { count: 2, ready_delay: 500, stop_delay: 300 }
+    }
 }
 
 /// A kind of workload.
@@ -117,12 +142,11 @@ pub enum Strategy {
 
 /// An object that owns pods. Its name follows from its position in the scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Workload {
     /// Its kind.
     pub kind: WorkloadKind,
     /// `true` if its namespace is [`DELETABLE_NAMESPACE`].
-    #[serde(default)]
     pub doomed: bool,
     /// Initial replicas.
     pub replicas: u32,
@@ -133,8 +157,29 @@ pub struct Workload {
     /// Value of `revisionHistoryLimit`, for a Deployment.
     pub history_limit: u32,
     /// `true` if a Deployment has no progress deadline. It is 600 s otherwise.
-    #[serde(default)]
     pub no_deadline: bool,
+    /// Value of `progressDeadlineSeconds`, for a Deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u32>,
+    /// Workload whose labels and selector it has. Its own if `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels_of: Option<usize>,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            kind: WorkloadKind::Deployment,
+            doomed: false,
+            replicas: 1,
+            strategy: Strategy::Rolling("25%".to_owned(), "25%".to_owned()),
+            min_ready_seconds: 0,
+            history_limit: 10,
+            no_deadline: false,
+            deadline: None,
+            labels_of: None,
+        }
+    }
 }
 
 /// An event and its time.
@@ -176,6 +221,10 @@ pub enum UserAction {
     SetStrategy { workload: usize, strategy: Strategy },
     /// Sets `revisionHistoryLimit` of a Deployment.
     SetHistoryLimit { workload: usize, limit: u32 },
+    /// Requests a rollback of a Deployment by annotation. Revision 0 is the previous one.
+    Undo { workload: usize, revision: u32 },
+    /// Creates a ReplicaSet without a selected pod, with the name of the ReplicaSet that a Deployment creates for an image.
+    Collide { workload: usize, image: u32 },
     /// Annotates a Deployment, which its ReplicaSets copy.
     Annotate { workload: usize, value: u32 },
     /// Deletes a workload.
@@ -300,6 +349,8 @@ pub enum FaultEffect {
     Crash { executed: bool },
     /// The process is stopped right before it sends this request.
     Stop { time: u64 },
+    /// The host of the process is disconnected right before it sends this request.
+    Cut { time: u64 },
     /// The watch ends after so many chunks, in the middle of a line if `torn`.
     CutWatch { chunks: u32, torn: bool },
     /// The watch delivers so many chunks, then nothing for a time, and ends with 410. Only a list reports the changes of
@@ -389,6 +440,7 @@ impl Scenario {
             incidents: Vec::new(),
             faults: Vec::new(),
             webhooks: Vec::new(),
+            surprises: Vec::new(),
             history: usize::MAX,
             ..self.clone()
         }

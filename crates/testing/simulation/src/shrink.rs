@@ -40,6 +40,12 @@ impl Shrinker<'_> {
             },
         )?;
         is_smaller |= self.drop_each(
+            |scenario| scenario.surprises.len(),
+            |scenario, at| {
+                scenario.surprises.remove(at);
+            },
+        )?;
+        is_smaller |= self.drop_each(
             |scenario| scenario.webhooks.len(),
             |scenario, at| {
                 scenario.webhooks.remove(at);

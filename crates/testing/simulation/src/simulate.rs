@@ -12,6 +12,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    choices::{self, Choices, Guide, StepKind},
     draw::LARGE_WORKLOAD,
     effect::{NOT_COMPARED, Snapshot},
     judge::{Finding, Judge, START_MILLISECOND},
@@ -61,7 +62,7 @@ pub struct Outcome {
     /// Writes of managers, leases and events apart.
     pub writes: u64,
     /// Effect, by workload.
-    effect: BTreeMap<String, Value>,
+    pub(crate) effect: BTreeMap<String, Value>,
 }
 
 /// A simulation that could not be run.
@@ -84,6 +85,17 @@ impl Outcome {
         self.findings.is_empty()
     }
 
+    /// Adds a finding for each workload whose effect is another than without faults.
+    pub(crate) fn compare_effect(&mut self, calm: &BTreeMap<String, Value>) {
+        for (workload, effect) in calm {
+            let own = self.effect.get(workload).cloned().unwrap_or_default();
+            if own != *effect && own != NOT_COMPARED && *effect != NOT_COMPARED {
+                let what = format!("{workload} is {own}, and without faults {effect}");
+                self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
+            }
+        }
+    }
+
     /// Names of the rules that were violated, each once.
     pub fn rules(&self) -> Vec<&str> {
         let mut rules: Vec<&str> = self.findings.iter().map(|finding| finding.rule.as_str()).collect();
@@ -103,20 +115,17 @@ impl Scenario {
     /// Runs the scenario in simulated time, then without faults, and compares the effects.
     pub fn run(&self) -> Result<Outcome, SimulationError> {
         let mut outcome = self.run_once()?;
-        let has_faults = !self.incidents.is_empty() || !self.faults.is_empty() || !self.webhooks.is_empty();
+        let has_faults = !(self.incidents.is_empty()
+            && self.faults.is_empty()
+            && self.webhooks.is_empty()
+            && self.surprises.is_empty());
         // A restore takes the actions of users back.
         if has_faults && !self.has_restore() && outcome.has_no_findings() {
             let calm = self.without_faults().run_once()?;
+            outcome.compare_effect(&calm.effect);
             for finding in calm.findings {
                 let rule = format!("without-faults-{}", finding.rule);
                 outcome.findings.push(Finding { rule, ..finding });
-            }
-            for (workload, effect) in calm.effect {
-                let own = outcome.effect.get(&workload).cloned().unwrap_or_default();
-                if own != effect && own != NOT_COMPARED && effect != NOT_COMPARED {
-                    let what = format!("{workload} is {own}, and without faults {effect}");
-                    outcome.findings.push(Finding { rule: "equal-effect".to_owned(), what });
-                }
             }
         }
         Ok(outcome)
@@ -124,9 +133,17 @@ impl Scenario {
 
     /// Runs the scenario in simulated time.
     pub fn run_once(&self) -> Result<Outcome, SimulationError> {
+        Ok(self.run_guided(None)?.0)
+    }
+
+    /// Runs the scenario. With a guide, also returns its choice points.
+    pub(crate) fn run_guided(
+        &self,
+        guide: Option<Guide>,
+    ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        runtime.block_on(simulate(Arc::new(self.clone())))
+        runtime.block_on(simulate(Arc::new(self.clone()), guide))
     }
 }
 
@@ -138,6 +155,7 @@ struct Cluster {
     network: Arc<Network>,
     managers_of_cluster: Arc<ManagerGroup>,
     users: Users,
+    choices: Arc<Choices>,
 }
 
 /// An action or an incident.
@@ -147,17 +165,21 @@ enum Event<'a> {
     BackUp,
 }
 
-async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
+async fn simulate(
+    scenario: Arc<Scenario>,
+    guide: Option<Guide>,
+) -> Result<(Outcome, Arc<Choices>), SimulationError> {
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
-    let judge = Judge::new(Arc::clone(&clock), &scenario);
+    let choices = Choices::new(&clock, &scenario, guide);
+    let judge = Judge::new(Arc::clone(&clock), &scenario, &choices);
     let audited = Arc::clone(&judge);
     let server = ApiServer::new(ApiServerConfig {
         clock: Arc::clone(&clock),
         random: random(&scenario, 1),
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| audited.audit(event))),
-        admission: admission(&scenario.webhooks),
+        admission: admission(&scenario.webhooks, &choices),
         first_revision: if scenario.has_restore() { REVISION_BEFORE_RESTORE } else { 1 },
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
         ..ApiServerConfig::default()
@@ -178,19 +200,33 @@ async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
     let users = Users::new(&server, &clock, &scenario);
     users.begin()?;
     let managers_of_cluster = ManagerGroup::new(&clock, &scenario.managers, scenario.seed)?;
-    let network = Arc::new(Network::new(Arc::clone(&clock), &server, Arc::clone(&judge), &scenario));
+    let network =
+        Arc::new(Network::new(Arc::clone(&clock), &server, Arc::clone(&judge), &choices, &scenario));
     managers_of_cluster.start(&network);
-    let cluster = Cluster { scenario, clock, server, judge, network, managers_of_cluster, users };
+    let cluster = Cluster {
+        scenario,
+        clock,
+        server,
+        judge,
+        network,
+        managers_of_cluster,
+        users,
+        choices: Arc::clone(&choices),
+    };
     let not_created = tokio::select! {
         biased;
         () = cluster.judge.write_limit_reached() => Vec::new(),
+        () = choices.rejoined() => Vec::new(),
         not_created = cluster.run() => not_created,
     };
     cluster.judge.catch_up();
     let mut effect = Snapshot::take(&cluster.server, &cluster.scenario).effect();
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
+    if let Some(failure) = choices.failure() {
+        cluster.judge.find("surprise", failure);
+    }
     let (findings, writes) = (cluster.judge.findings(), cluster.judge.writes());
-    Ok(Outcome { findings, log: cluster.judge.take_log(), writes, effect })
+    Ok((Outcome { findings, log: cluster.judge.take_log(), writes, effect }, choices))
 }
 
 /// Returns a separate random source for each part, so that no part changes the numbers of another.
@@ -226,6 +262,10 @@ impl Cluster {
             self.judge.catch_up();
             match event {
                 Event::UserAction(action) => {
+                    if self.choices.choose("user action", StepKind::UserAction).is_some() {
+                        self.clock.sleep(choices::delay()).await;
+                        self.judge.catch_up();
+                    }
                     let done = self.users.act(action);
                     if let (UserAction::Create { workload }, Err(_)) = (action, &done) {
                         not_created.push(*workload);
@@ -243,6 +283,7 @@ impl Cluster {
             }
         }
         self.sleep_until(self.scenario.end).await;
+        self.clock.sleep(self.choices.effects_end().saturating_sub(self.clock.monotonic())).await;
         not_created
     }
 
@@ -259,6 +300,7 @@ impl Cluster {
 
     fn end_faults(&self) {
         self.judge.note("all faults end");
+        self.choices.end();
         self.network.end_faults();
         self.managers_of_cluster.end_faults();
         self.users.end_faults();
@@ -279,6 +321,7 @@ impl Cluster {
             || !steps.is_zero()
             || !self.scenario.webhooks.is_empty()
             || self.scenario.actions.iter().any(is_quota)
+            || self.scenario.surprises.iter().any(|one| one.becomes.affects_requests())
             || self
                 .scenario
                 .faults
@@ -326,7 +369,8 @@ impl Cluster {
         let (writes, syncs) = (self.judge.writes(), self.managers_of_cluster.syncs());
         // A rollout of some hundred pods one by one takes its time, too.
         let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE_WORKLOAD);
-        let is_long = is_large || self.scenario.seed.is_multiple_of(LONG_IDLE_CHECK_INTERVAL);
+        let is_long =
+            is_large || !self.choices.is_on() && self.scenario.seed.is_multiple_of(LONG_IDLE_CHECK_INTERVAL);
         self.clock.sleep(if is_long { LONG_IDLE_CHECK } else { IDLE_CHECK }).await;
         let (more, synced) =
             (self.judge.writes() - writes, self.managers_of_cluster.syncs().saturating_sub(syncs));

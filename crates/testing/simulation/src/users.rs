@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use kcm_api::PodTemplate;
 use kcm_apiserver::{
     ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, Patch, Resource,
     Subresource, WriteOptions,
@@ -22,6 +23,9 @@ const NODE_GRACE: Duration = Duration::from_secs(5);
 
 /// Name of the quota.
 const QUOTA: &str = "quota";
+
+/// Annotation that requests a rollback.
+const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
 /// Value of the label of objects that no selector matches.
 const STRAY: &str = "stray";
@@ -78,6 +82,11 @@ impl Users {
             UserAction::SetHistoryLimit { workload, limit } => {
                 self.patch_deployment(*workload, json!({"spec": {"revisionHistoryLimit": limit}}))
             }
+            UserAction::Undo { workload, revision } => self.patch_deployment(
+                *workload,
+                json!({"metadata": {"annotations": {ROLLBACK: revision.to_string()}}}),
+            ),
+            UserAction::Collide { workload, image } => self.collide(*workload, *image),
             UserAction::Annotate { workload, value } => self.patch_deployment(
                 *workload,
                 json!({"metadata": {"annotations": {"note": value.to_string()}}}),
@@ -208,7 +217,28 @@ impl Users {
     fn create(&self, at: usize) -> Result<(), ApiStatus> {
         let (resource, namespace, name) = self.address(at)?;
         let workload = self.scenario.workloads.get(at).ok_or_else(nothing)?;
-        self.server.create(resource, namespace, object(workload, &name), &WriteOptions::default()).map(drop)
+        let mut object = object(workload, &Workload::name(workload.labels_of.unwrap_or(at)));
+        object["metadata"]["name"] = json!(name);
+        self.server.create(resource, namespace, object, &WriteOptions::default()).map(drop)
+    }
+
+    /// Creates a ReplicaSet with the name that the Deployment's ReplicaSet with this image will have.
+    fn collide(&self, at: usize, image: u32) -> Result<(), ApiStatus> {
+        let (resource, namespace, name) = self.address(at)?;
+        let container = json!({"name": "c", "image": format!("app:{image}")});
+        let body = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
+        let options = WriteOptions { dry_run: true, ..WriteOptions::default() };
+        let patched =
+            self.server.patch(resource, namespace, &name, None, Patch::strategic(body), &options)?;
+        let template = PodTemplate::from_value(&patched.value()["spec"]["template"]);
+        let count = patched.value()["status"]["collisionCount"].as_i64();
+        let count = count.and_then(|count| count.try_into().ok());
+        let hash =
+            template.ok().and_then(|template| template.compute_hash(count).ok()).ok_or_else(nothing)?;
+        let set = Workload { kind: WorkloadKind::ReplicaSet, replicas: 0, ..Workload::default() };
+        let mut set = object(&set, STRAY);
+        set["metadata"]["name"] = json!(format!("{name}-{hash}"));
+        self.server.create(Resource::REPLICA_SETS, namespace, set, &WriteOptions::default()).map(drop)
     }
 
     fn patch(&self, workload: usize, body: Value) -> Result<(), ApiStatus> {
@@ -389,7 +419,7 @@ fn strategy(strategy: &Strategy) -> Value {
     }
 }
 
-/// The object of a workload.
+/// The object of a workload, with the name as its label.
 fn object(workload: &Workload, name: &str) -> Value {
     let template = json!({
         "metadata": {"labels": {"app": name}},
@@ -407,8 +437,13 @@ fn object(workload: &Workload, name: &str) -> Value {
             spec["selector"] = json!({"matchLabels": {"app": name}});
             spec["strategy"] = strategy(&workload.strategy);
             spec["revisionHistoryLimit"] = json!(workload.history_limit);
-            if workload.no_deadline {
-                spec["progressDeadlineSeconds"] = json!(i32::MAX);
+            let deadline = if workload.no_deadline {
+                Some(json!(i32::MAX))
+            } else {
+                workload.deadline.map(|seconds| json!(seconds))
+            };
+            if let Some(deadline) = deadline {
+                spec["progressDeadlineSeconds"] = deadline;
             }
         }
     }

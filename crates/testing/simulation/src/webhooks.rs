@@ -10,21 +10,36 @@ use kcm_stories::Entry;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::scenario::PodWebhook;
+use crate::{
+    choices::{self, Alternative, Choices, StepKind},
+    scenario::PodWebhook,
+};
 
-/// Returns the webhooks as one. `None` if there are none.
-pub(crate) fn admission(webhooks: &[PodWebhook]) -> Option<AdmissionHook> {
-    if webhooks.is_empty() {
+/// Annotations that slow the simulated kubelet down.
+const READY_DELAY: &str = "kube-sandbox/ready-delay";
+const STOP_DELAY: &str = "kube-sandbox/stop-delay";
+
+/// Returns the webhooks and the choices for new pods as one. `None` if there are none.
+pub(crate) fn admission(webhooks: &[PodWebhook], choices: &Arc<Choices>) -> Option<AdmissionHook> {
+    if webhooks.is_empty() && !choices.is_on() {
         return None;
     }
     let (webhooks, known) = (webhooks.to_vec(), Mutex::<BTreeSet<String>>::default());
+    let choices = Arc::clone(choices);
     Some(Arc::new(move |resource, object| {
         if resource != Resource::PODS {
             return Ok(());
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_known = !known.lock().insert(name.clone());
-        webhooks.iter().try_for_each(|webhook| admit(*webhook, &name, is_known, object))
+        webhooks.iter().try_for_each(|webhook| admit(*webhook, &name, is_known, object))?;
+        let annotation = match choices.choose("new pod", StepKind::PodCreation) {
+            Some(Alternative::SlowStart) => READY_DELAY,
+            Some(Alternative::SlowStop) => STOP_DELAY,
+            _ => return Ok(()),
+        };
+        object["metadata"]["annotations"][annotation] = format!("{}s", choices::delay().as_secs()).into();
+        Ok(())
     }))
 }
 

@@ -1,0 +1,477 @@
+//! Choice points of a run: steps at which something else than the default may happen.
+//!
+//! A choice point is named by its step, such as `m0 create pods`, and by its number among the steps of that name. A
+//! [`Surprise`] replaces the default of one choice point. A run is a function of the scenario and its surprises.
+//!
+//! [`Choices`] also computes a fingerprint at each choice point, which identifies the steps so far except for the order of
+//! independent ones (see `docs/simulation.md`).
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::Method;
+use kcm_apiserver::WatchEvent;
+use kcm_clock::Clock;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::{
+    host::Process,
+    scenario::{FaultEffect, Scenario},
+};
+
+/// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of a pod.
+const LONG: u64 = 4_000;
+
+/// Delay within which everything happens that is due at the same instant, in milliseconds.
+const BRIEF: u64 = 1;
+
+/// Resolution of the times that fingerprints contain. It is longer than [`BRIEF`].
+const RESOLUTION: Duration = Duration::from_millis(100);
+
+/// Outcome of a step that is not the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Alternative {
+    /// The request is not executed, and its connection breaks.
+    LoseRequest,
+    /// The request is executed, and its connection breaks.
+    LoseAnswer,
+    /// The API server refuses the request with 500.
+    Refuse,
+    /// The connection breaks at once, and the request is executed later.
+    Late,
+    /// The request is executed later. The sender waits.
+    DelayRequest,
+    /// The request is executed, and its response arrives later.
+    DelayAnswer,
+    /// The process is killed, and the request is not executed.
+    KillBefore,
+    /// The process is killed, and the request is executed.
+    KillAfter,
+    /// The process is stopped before it sends the request, and continued.
+    Stop,
+    /// The host of the process is disconnected before it sends the request.
+    Cut,
+    /// The watch delivers the event, and those after it, later.
+    Hold,
+    /// The watch delivers the event after everything else that happens at the same instant.
+    HoldBriefly,
+    /// The watch ends before the event.
+    CloseWatch,
+    /// The watch ends with 410 before the event, after a time without events.
+    ExpireWatch,
+    /// The pod becomes ready later.
+    SlowStart,
+    /// The pod takes longer to stop.
+    SlowStop,
+    /// The user acts later.
+    Later,
+}
+
+/// An alternative at a choice point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Surprise {
+    /// Name of the step.
+    pub step: String,
+    /// Number of the step among those of its name, from 1.
+    pub nth: u32,
+    /// Outcome in place of the default.
+    pub becomes: Alternative,
+}
+
+/// A kind of step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    Write,
+    Read,
+    Lease,
+    WatchEvent,
+    PodCreation,
+    UserAction,
+}
+
+impl StepKind {
+    /// Everything that may happen instead of the default.
+    pub(crate) fn alternatives(self) -> &'static [Alternative] {
+        use Alternative::{
+            CloseWatch, Cut, DelayAnswer, DelayRequest, ExpireWatch, Hold, HoldBriefly, KillAfter,
+            KillBefore, Late, Later, LoseAnswer, LoseRequest, Refuse, SlowStart, SlowStop, Stop,
+        };
+        match self {
+            Self::Write => &[
+                LoseRequest,
+                LoseAnswer,
+                Refuse,
+                Late,
+                DelayRequest,
+                DelayAnswer,
+                KillBefore,
+                KillAfter,
+                Stop,
+                Cut,
+            ],
+            Self::Read => &[LoseRequest, Refuse, DelayAnswer, KillBefore],
+            Self::Lease => &[LoseAnswer, Late, KillAfter, Stop, Cut],
+            Self::WatchEvent => &[Hold, HoldBriefly, CloseWatch, ExpireWatch],
+            Self::PodCreation => &[SlowStart, SlowStop],
+            Self::UserAction => &[Later],
+        }
+    }
+}
+
+impl Alternative {
+    /// Fault of the request or the watch with this outcome. `None` for pods and users.
+    pub(crate) fn effect(self) -> Option<FaultEffect> {
+        Some(match self {
+            Self::LoseRequest => FaultEffect::LoseRequest,
+            Self::LoseAnswer => FaultEffect::LoseAnswer,
+            Self::Refuse => FaultEffect::Refuse { code: 500, retry_after: None },
+            Self::Late => FaultEffect::Late { time: LONG },
+            Self::DelayRequest => FaultEffect::DelayRequest { time: LONG },
+            Self::DelayAnswer => FaultEffect::DelayAnswer { time: LONG },
+            Self::KillBefore => FaultEffect::Crash { executed: false },
+            Self::KillAfter => FaultEffect::Crash { executed: true },
+            Self::Stop => FaultEffect::Stop { time: LONG },
+            Self::Cut => FaultEffect::Cut { time: LONG },
+            Self::Hold => FaultEffect::DelayWatch { time: LONG },
+            Self::HoldBriefly => FaultEffect::DelayWatch { time: BRIEF },
+            Self::CloseWatch => FaultEffect::CutWatch { chunks: 0, torn: false },
+            Self::ExpireWatch => FaultEffect::ExpireWatch { chunks: 0, time: LONG },
+            Self::SlowStart | Self::SlowStop | Self::Later => return None,
+        })
+    }
+
+    /// Time until which the alternative has effects of its own, in milliseconds.
+    fn duration(self) -> u64 {
+        if self == Self::HoldBriefly { BRIEF } else { LONG }
+    }
+
+    /// `true` if requests fail or processes stop, after which retries may take long.
+    pub(crate) fn affects_requests(self) -> bool {
+        !matches!(
+            self,
+            Self::Hold
+                | Self::HoldBriefly
+                | Self::CloseWatch
+                | Self::ExpireWatch
+                | Self::SlowStart
+                | Self::SlowStop
+                | Self::Later
+        )
+    }
+}
+
+/// Delay of slow pods and late users.
+pub(crate) fn delay() -> Duration {
+    Duration::from_millis(LONG)
+}
+
+/// A choice point of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct ChoicePoint {
+    pub(crate) step: Arc<str>,
+    pub(crate) nth: u32,
+    pub(crate) kind: StepKind,
+    pub(crate) fingerprint: u64,
+}
+
+/// Run that the explored run extends by its last surprise.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Guide {
+    /// Choice points of that run. Empty if there is none.
+    pub(crate) parent: Arc<[ChoicePoint]>,
+    /// `true` if the run ends as soon as it has the fingerprint of its parent again.
+    pub(crate) reduce: bool,
+}
+
+/// Decides and records the choices of one run.
+pub(crate) struct Choices {
+    clock: Arc<dyn Clock>,
+    is_on: bool,
+    /// `None` if choice points are not recorded.
+    guide: Option<Guide>,
+    state: Mutex<State>,
+    rejoined: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Surprises that have not happened.
+    left: Vec<Surprise>,
+    counts: BTreeMap<Arc<str>, u32>,
+    points: Vec<ChoicePoint>,
+    /// Time at which the effects of the last surprise end.
+    effects_end: Duration,
+    is_over: bool,
+    is_rejoined: bool,
+    diverged: Option<String>,
+    trace: Trace,
+}
+
+/// Hashes of the sequences of dependent steps, and of all of them.
+#[derive(Debug, Default)]
+struct Trace {
+    sequences: BTreeMap<String, u64>,
+    total: u64,
+}
+
+impl Trace {
+    /// Appends a step to a sequence.
+    fn push(&mut self, sequence: &str, step: impl Hash) {
+        let old = self.sequences.get(sequence).copied().unwrap_or_default();
+        let new = hash((old, step));
+        if old != 0 {
+            self.total ^= hash((sequence, old));
+        }
+        self.total ^= hash((sequence, new));
+        match self.sequences.get_mut(sequence) {
+            Some(slot) => *slot = new,
+            None => {
+                self.sequences.insert(sequence.to_owned(), new);
+            }
+        }
+    }
+}
+
+fn hash(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Choices {
+    pub(crate) fn new(clock: &Arc<dyn Clock>, scenario: &Scenario, guide: Option<Guide>) -> Arc<Self> {
+        let state = State { left: scenario.surprises.clone(), ..State::default() };
+        Arc::new(Self {
+            clock: Arc::clone(clock),
+            is_on: guide.is_some() || !scenario.surprises.is_empty(),
+            guide,
+            state: Mutex::new(state),
+            rejoined: Notify::new(),
+        })
+    }
+
+    /// `true` if the scenario has surprises or is explored.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Returns the surprise at the next step of this name, if there is one.
+    pub(crate) fn choose(&self, step: &str, kind: StepKind) -> Option<Alternative> {
+        if !self.is_on {
+            return None;
+        }
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        if state.is_over {
+            return None;
+        }
+        let step = state.counts.get_key_value(step).map_or_else(|| step.into(), |(step, _)| Arc::clone(step));
+        let count = state.counts.entry(Arc::clone(&step)).or_default();
+        *count += 1;
+        let nth = *count;
+        let at = state.left.iter().position(|one| *one.step == *step && one.nth == nth);
+        if let Some(guide) = &self.guide {
+            self.record(&mut state, guide, ChoicePoint { step, nth, kind, fingerprint: 0 }, now);
+        }
+        let surprise = state.left.remove(at?);
+        let end = now + Duration::from_millis(surprise.becomes.duration());
+        state.effects_end = state.effects_end.max(end);
+        Some(surprise.becomes)
+    }
+
+    fn record(&self, state: &mut State, guide: &Guide, mut point: ChoicePoint, now: Duration) {
+        point.fingerprint = hash((state.trace.total, now.as_millis() / RESOLUTION.as_millis()));
+        if let Some(of_parent) = guide.parent.get(state.points.len()) {
+            let is_same = of_parent.fingerprint == point.fingerprint
+                && of_parent.nth == point.nth
+                && of_parent.step == point.step;
+            let is_prefix = !state.left.is_empty();
+            if is_prefix && !is_same && state.diverged.is_none() {
+                state.diverged = Some(format!("{} #{}", of_parent.step, of_parent.nth));
+            }
+            if guide.reduce && !is_prefix && is_same && now > state.effects_end + RESOLUTION {
+                state.is_rejoined = true;
+                self.rejoined.notify_one();
+            }
+        }
+        state.points.push(point);
+    }
+
+    /// Waits until the run has done the same steps as its parent, and no effect of its last surprise is left.
+    pub(crate) async fn rejoined(&self) {
+        self.rejoined.notified().await;
+    }
+
+    /// Adds a request of a process, or a response to it, to the trace.
+    pub(crate) fn trace_request(&self, process: &Process, what: impl Hash) {
+        if self.guide.is_some() {
+            self.state.lock().trace.push(&format!("{process:?}"), what);
+        }
+    }
+
+    /// Adds events that a process receives to the trace.
+    pub(crate) fn trace_received(&self, process: &Process, path: &str, events: usize) {
+        if self.guide.is_some() {
+            let mut state = self.state.lock();
+            let sequence = format!("{process:?} {path}");
+            for _ in 0..events {
+                state.trace.push(&sequence, ());
+            }
+        }
+    }
+
+    /// Adds a change of the store to the trace.
+    pub(crate) fn trace_change(&self, event: &WatchEvent) {
+        if self.guide.is_none() {
+            return;
+        }
+        let Some(object) = event.object() else { return };
+        let resource = object.resource().plural();
+        if matches!(resource, "events" | "leases") {
+            return;
+        }
+        let value = object.value();
+        let mut hasher = DefaultHasher::new();
+        (object.namespace(), object.name(), matches!(event, WatchEvent::Deleted(_))).hash(&mut hasher);
+        object.is_deleting().hash(&mut hasher);
+        for member in ["labels", "annotations", "ownerReferences"] {
+            hash_value(&value["metadata"][member], &mut hasher);
+        }
+        hash_value(&value["spec"], &mut hasher);
+        hash_value(&value["status"], &mut hasher);
+        self.state.lock().trace.push(resource, hasher.finish());
+    }
+
+    /// Ends all choices.
+    pub(crate) fn end(&self) {
+        self.state.lock().is_over = true;
+    }
+
+    /// Time at which the effects of all surprises end.
+    pub(crate) fn effects_end(&self) -> Duration {
+        self.state.lock().effects_end
+    }
+
+    /// A surprise that did not happen, or the first step that differs from the parent.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let state = self.state.lock();
+        if let Some(step) = &state.diverged {
+            return Some(format!("the run before its last surprise differs from its parent at {step}"));
+        }
+        let left = state.left.first()?;
+        Some(format!("there is no step {} #{}", left.step, left.nth))
+    }
+
+    /// `true` if the run was ended because it did the same steps as its parent.
+    pub(crate) fn is_rejoined(&self) -> bool {
+        self.state.lock().is_rejoined
+    }
+
+    /// Choice points of the run.
+    pub(crate) fn take_points(&self) -> Vec<ChoicePoint> {
+        std::mem::take(&mut self.state.lock().points)
+    }
+}
+
+impl fmt::Debug for Choices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Choices").finish_non_exhaustive()
+    }
+}
+
+fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::Null => 0_u8.hash(hasher),
+        Value::Bool(value) => value.hash(hasher),
+        Value::Number(number) => number.hash(hasher),
+        Value::String(text) => text.hash(hasher),
+        Value::Array(items) => {
+            items.len().hash(hasher);
+            items.iter().for_each(|item| hash_value(item, hasher));
+        }
+        Value::Object(members) => {
+            members.len().hash(hasher);
+            for (name, member) in members {
+                name.hash(hasher);
+                hash_value(member, hasher);
+            }
+        }
+    }
+}
+
+/// Name and kind of the step of a request. `None` if nothing depends on the request.
+pub(crate) fn request_step(manager: usize, method: &Method, path: &str) -> Option<(String, StepKind)> {
+    let mut words: Vec<&str> = path.split('/').skip(1).collect();
+    // `api/v1` or `apis/GROUP/VERSION`, then `namespaces/NAME` or nothing, then the resource.
+    words.drain(..words.len().min(if words.first() == Some(&"api") { 2 } else { 3 }));
+    if words.len() > 2 && words.first() == Some(&"namespaces") {
+        words.drain(..2);
+    }
+    let resource = *words.first()?;
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ if words.len() > 1 => "get",
+        _ => "list",
+    };
+    let kind = match resource {
+        "events" => return None,
+        "leases" => StepKind::Lease,
+        _ if method.is_safe() => StepKind::Read,
+        _ => StepKind::Write,
+    };
+    let part = words.get(2).map(|part| format!("/{part}")).unwrap_or_default();
+    Some((format!("m{manager} {verb} {resource}{part}"), kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_named_by_verb_and_resource() {
+        for (method, path, name, kind) in [
+            (Method::POST, "/api/v1/namespaces/n/pods", "m0 create pods", StepKind::Write),
+            (
+                Method::PUT,
+                "/apis/apps/v1/namespaces/n/replicasets/r/status",
+                "m0 update replicasets/status",
+                StepKind::Write,
+            ),
+            (Method::GET, "/apis/apps/v1/replicasets", "m0 list replicasets", StepKind::Read),
+            (
+                Method::PUT,
+                "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
+                "m0 update leases",
+                StepKind::Lease,
+            ),
+        ] {
+            assert_eq!(request_step(0, &method, path), Some((name.to_owned(), kind)), "{path}");
+        }
+        assert_eq!(request_step(0, &Method::POST, "/api/v1/namespaces/n/events"), None);
+    }
+
+    #[test]
+    fn order_of_independent_steps_does_not_change_the_trace() {
+        let trace = |steps: &[(&str, u32)]| {
+            let mut trace = Trace::default();
+            steps.iter().for_each(|(sequence, step)| trace.push(sequence, step));
+            trace.total
+        };
+        assert_eq!(trace(&[("a", 1), ("b", 1), ("a", 2)]), trace(&[("b", 1), ("a", 1), ("a", 2)]));
+        assert_ne!(trace(&[("a", 1), ("a", 2)]), trace(&[("a", 2), ("a", 1)]));
+        assert_ne!(trace(&[("a", 1)]), trace(&[("b", 1)]));
+    }
+}

@@ -1,0 +1,187 @@
+//! Runs every schedule of a scenario with a bounded number of surprises.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use crate::{
+    choices::{ChoicePoint, Guide, Surprise},
+    judge::Finding,
+    scenario::Scenario,
+    simulate::{Outcome, SimulationError},
+};
+
+/// A rule in addition to those of the simulation. Returns a description of a violation.
+pub type ExtraRule = fn(&Outcome) -> Option<String>;
+
+/// Exploration of a scenario.
+///
+/// A schedule is a run of the scenario with some surprises. The schedules are a tree: a child has one surprise more than
+/// its parent, at a later choice point. A schedule that violates a rule has no children.
+#[derive(Debug)]
+pub struct Explorer {
+    scenario: Scenario,
+    surprises: usize,
+    /// The last level of the tree is run in parts of this size, one schedule each.
+    share: usize,
+    reduce: bool,
+    extra: Option<ExtraRule>,
+    points: Arc<[ChoicePoint]>,
+    outcome: Outcome,
+}
+
+/// Result of a part of an exploration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Number of schedules that were run.
+    pub schedules: u64,
+    /// Number of these that were ended when they were equal to their parent.
+    pub rejoined: u64,
+    /// Number of schedules that do not belong to the share.
+    pub left_out: u64,
+    /// Schedules that violate rules.
+    pub violations: Vec<Violation>,
+}
+
+/// A schedule that violates rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Violation {
+    /// Surprises of the schedule.
+    pub surprises: Vec<Surprise>,
+    /// Violations of rules.
+    pub findings: Vec<Finding>,
+}
+
+/// Schedule whose children are run.
+struct Parent {
+    surprises: Vec<Surprise>,
+    points: Arc<[ChoicePoint]>,
+    /// Index of the choice point after the last surprise.
+    next: usize,
+}
+
+impl Explorer {
+    /// Runs the scenario without surprises. The other schedules have at most `surprises`.
+    pub fn new(scenario: Scenario, surprises: usize) -> Result<Self, SimulationError> {
+        let guide = Guide::default();
+        let (outcome, choices) = scenario.run_guided(Some(guide))?;
+        let points = choices.take_points().into();
+        Ok(Self { scenario, surprises, share: 1, reduce: true, extra: None, points, outcome })
+    }
+
+    /// Runs an even share of the schedules with the most surprises: one in `share`.
+    #[must_use]
+    pub fn with_share(self, share: usize) -> Self {
+        Self { share: share.max(1), ..self }
+    }
+
+    /// Runs schedules to the end that do the same as their parents.
+    #[must_use]
+    pub fn without_reduction(self) -> Self {
+        Self { reduce: false, ..self }
+    }
+
+    /// Adds a rule.
+    #[must_use]
+    pub fn with_rule(self, rule: ExtraRule) -> Self {
+        Self { extra: Some(rule), ..self }
+    }
+
+    /// Outcome of the run without surprises.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Number of choice points of the run without surprises.
+    pub fn choice_points(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Number of parts of the exploration: schedules with one surprise.
+    pub fn parts(&self) -> usize {
+        if self.surprises == 0 {
+            0
+        } else {
+            self.points.iter().map(|one| one.kind.alternatives().len()).sum()
+        }
+    }
+
+    /// The scenario with surprises.
+    pub fn schedule(&self, surprises: &[Surprise]) -> Scenario {
+        Scenario { surprises: surprises.to_vec(), ..self.scenario.clone() }
+    }
+
+    /// Runs a schedule with one surprise, and all schedules that extend it.
+    pub fn run_part(&self, part: usize) -> Result<Report, SimulationError> {
+        let mut report = Report::default();
+        let root = Parent { surprises: Vec::new(), points: Arc::clone(&self.points), next: 0 };
+        if let Some((at, surprise)) = root.extensions().nth(part) {
+            let is_of_share = self.surprises > 1 || part.is_multiple_of(self.share);
+            self.run(&root, at, surprise, is_of_share, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn run(
+        &self,
+        parent: &Parent,
+        at: usize,
+        surprise: Surprise,
+        is_of_share: bool,
+        report: &mut Report,
+    ) -> Result<(), SimulationError> {
+        if !is_of_share {
+            report.left_out += 1;
+            return Ok(());
+        }
+        let mut surprises = parent.surprises.clone();
+        surprises.push(surprise);
+        let guide = Guide { parent: Arc::clone(&parent.points), reduce: self.reduce };
+        let (mut outcome, choices) = self.schedule(&surprises).run_guided(Some(guide))?;
+        report.schedules += 1;
+        if choices.is_rejoined() && outcome.has_no_findings() {
+            report.rejoined += 1;
+            return Ok(());
+        }
+        self.judge(&mut outcome);
+        if !outcome.has_no_findings() {
+            report.violations.push(Violation { surprises, findings: outcome.findings });
+            return Ok(());
+        }
+        if surprises.len() == self.surprises {
+            return Ok(());
+        }
+        let is_last = surprises.len() + 1 == self.surprises;
+        let child = Parent { surprises, points: choices.take_points().into(), next: at + 1 };
+        for (number, (at, surprise)) in child.extensions().enumerate() {
+            // Parts begin at different numbers, so that the share is even.
+            let is_of_share = !is_last || (number + child.next).is_multiple_of(self.share);
+            self.run(&child, at, surprise, is_of_share, report)?;
+        }
+        Ok(())
+    }
+
+    /// Applies the rules for the end that compare runs.
+    fn judge(&self, outcome: &mut Outcome) {
+        if outcome.has_no_findings() && !self.scenario.has_restore() {
+            outcome.compare_effect(self.effect());
+        }
+        if let Some(what) = self.extra.and_then(|rule| rule(outcome)) {
+            outcome.findings.push(Finding { rule: "extra".to_owned(), what });
+        }
+    }
+
+    fn effect(&self) -> &BTreeMap<String, Value> {
+        &self.outcome.effect
+    }
+}
+
+impl Parent {
+    /// Surprises that extend the schedule, with the indexes of their choice points.
+    fn extensions(&self) -> impl Iterator<Item = (usize, Surprise)> {
+        self.points.iter().enumerate().skip(self.next).flat_map(|(at, point)| {
+            let surprise = move |becomes| Surprise { step: point.step.to_string(), nth: point.nth, becomes };
+            point.kind.alternatives().iter().map(move |becomes| (at, surprise(*becomes)))
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! Every schedule with one surprise of the scenarios in `test/stories/explore`, or an even share of them.
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use kcm_simulation::{Alternative, Explorer, Outcome, Report, Scenario, Surprise};
+
+/// One in so many schedules is run. `EXPLORE_SHARE=1` runs all.
+const SHARE: usize = 20;
+
+const THREADS: usize = 4;
+
+/// Choice points that each scenario must have.
+const CHOICE_POINTS: usize = 150;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../test/stories/explore")
+}
+
+fn scenario(name: &str) -> Scenario {
+    Scenario::read(&folder().join(format!("{name}.yaml"))).unwrap()
+}
+
+fn share() -> usize {
+    std::env::var("EXPLORE_SHARE").map_or(SHARE, |share| share.parse().unwrap())
+}
+
+/// Runs all parts of an exploration.
+fn explore(explorer: &Explorer) -> Report {
+    let next = AtomicUsize::new(0);
+    let sum = Mutex::new(Report::default());
+    let run_parts = || {
+        loop {
+            let part = next.fetch_add(1, Ordering::Relaxed);
+            if part >= explorer.parts() {
+                return;
+            }
+            let report = explorer.run_part(part).unwrap();
+            let mut sum = sum.lock().unwrap();
+            sum.schedules += report.schedules;
+            sum.rejoined += report.rejoined;
+            sum.violations.extend(report.violations);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(run_parts);
+        }
+    });
+    sum.into_inner().unwrap()
+}
+
+#[test]
+fn schedules_with_one_surprise_violate_no_rule() {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 24, "{} scenarios", files.len());
+    let mut problems = String::new();
+    for file in files {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        let explorer = Explorer::new(Scenario::read(&file).unwrap(), 1).unwrap().with_share(share());
+        assert!(explorer.outcome().has_no_findings(), "{name}: {}", explorer.outcome());
+        let points = explorer.choice_points();
+        assert!(points >= CHOICE_POINTS, "{name} has {points} choice points");
+        for violation in explore(&explorer).violations {
+            problems += &format!("{name}: {violation:?}\n");
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+/// Refused updates that name a newer version of the object. They depend on the order of events.
+fn conflicts(outcome: &Outcome) -> Option<String> {
+    let lines = outcome.log.iter().filter(|line| line.contains(" 409 at "));
+    let names: BTreeSet<&str> = lines.filter_map(|line| line.split_whitespace().nth(2)).collect();
+    (!names.is_empty()).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn reduction_finds_the_same_violations() {
+    for name in ["replica-set-alone", "recreate"] {
+        let violations = |explorer: Explorer| -> (BTreeMap<String, u64>, u64) {
+            let report = explore(&explorer.with_rule(conflicts).with_share(7));
+            let mut kinds = BTreeMap::new();
+            for violation in report.violations {
+                let finding = violation.findings.first().unwrap();
+                *kinds.entry(format!("{}: {}", finding.rule, finding.what)).or_default() += 1;
+            }
+            (kinds, report.rejoined)
+        };
+        let explorer = || Explorer::new(scenario(name), 1).unwrap();
+        let (reduced, rejoined) = violations(explorer());
+        let (complete, none) = violations(explorer().without_reduction());
+        assert!(!complete.is_empty() && rejoined > 0, "{name}: {complete:?}, {rejoined} rejoined");
+        assert_eq!(none, 0);
+        assert_eq!(reduced, complete, "{name}");
+    }
+}
+
+#[test]
+fn surprise_without_a_step_is_reported() {
+    let surprise = Surprise { step: "m0 create pods".to_owned(), nth: 1000, becomes: Alternative::Refuse };
+    let explorer = Explorer::new(scenario("recreate"), 1).unwrap();
+    let outcome = explorer.schedule(&[surprise]).run_once().unwrap();
+    assert_eq!(outcome.rules(), ["surprise"]);
+}

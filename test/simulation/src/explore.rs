@@ -1,0 +1,223 @@
+//! `cargo xtask explore`: runs every schedule of small scenarios with a bounded number of surprises.
+
+mod page;
+mod progress;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    num::NonZero,
+    path::{Path, PathBuf},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use kcm_clock::{Clock, RealClock};
+use kcm_simulation::{Explorer, Report, Scenario, ScenarioError, SimulationError, Violation};
+use thiserror::Error;
+
+use self::{page::Row, progress::Progress};
+
+/// Folder of the scenarios, from the root of the tree.
+pub const FOLDER: &str = "test/stories/explore";
+
+/// Folder of the state of explorations, from the root of the tree.
+const STATE: &str = "target/explore";
+
+/// Interval of progress lines.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// Arguments of the task.
+#[derive(Debug)]
+pub struct Task {
+    scenarios: Vec<String>,
+    surprises: usize,
+    share: usize,
+    jobs: usize,
+    resume: bool,
+}
+
+/// An exploration that found something, or could not be run.
+#[derive(Debug, Error)]
+pub enum TaskError {
+    /// A scenario file cannot be used.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The simulation itself does not work.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// A scenario is named that does not exist.
+    #[error("{FOLDER} has no {0}.yaml")]
+    Unknown(String),
+    /// A file cannot be read or written.
+    #[error("failed to access {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// There are findings.
+    #[error("{0} schedules violate rules")]
+    Found(usize),
+}
+
+impl TaskError {
+    fn file(path: &Path) -> impl Fn(io::Error) -> Self + use<'_> {
+        |source| Self::File { path: path.to_owned(), source }
+    }
+}
+
+/// Returns the scenarios, by name.
+pub fn scenarios(tree: &Path) -> Result<BTreeMap<String, Scenario>, TaskError> {
+    let folder = tree.join(FOLDER);
+    let mut scenarios = BTreeMap::new();
+    for entry in folder.read_dir().map_err(TaskError::file(&folder))? {
+        let path = entry.map_err(TaskError::file(&folder))?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        scenarios.insert(name, Scenario::read(&path)?);
+    }
+    Ok(scenarios)
+}
+
+impl Task {
+    /// Parses the words after `explore`; `None` if they make no sense.
+    pub fn parse(words: &[&str]) -> Option<Self> {
+        let jobs = thread::available_parallelism().map_or(1, NonZero::get);
+        let mut task = Self { scenarios: Vec::new(), surprises: 1, share: 1, jobs, resume: false };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--scenario" => task.scenarios.extend(words.next()?.split(',').map(str::to_owned)),
+                "--surprises" => task.surprises = words.next()?.parse().ok().filter(|number| *number > 0)?,
+                "--share" => task.share = words.next()?.parse().ok().filter(|share| *share > 0)?,
+                "--jobs" => task.jobs = words.next()?.parse().ok().filter(|jobs| *jobs > 0)?,
+                "--resume" => task.resume = true,
+                _ => return None,
+            }
+        }
+        Some(task)
+    }
+
+    /// Explores the scenarios, prints violations, and writes the table of `docs/simulation.md`.
+    pub fn run(&self) -> Result<(), TaskError> {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut all = scenarios(&tree)?;
+        if let Some(unknown) = self.scenarios.iter().find(|name| !all.contains_key(*name)) {
+            return Err(TaskError::Unknown(unknown.clone()));
+        }
+        if !self.scenarios.is_empty() {
+            all.retain(|name, _| self.scenarios.contains(name));
+        }
+        let mut violations = 0;
+        for (name, scenario) in all {
+            let row = self.explore(&tree, &name, scenario, &mut violations)?;
+            println!("{row}");
+            page::update(&tree, &row)?;
+        }
+        if violations == 0 { Ok(()) } else { Err(TaskError::Found(violations)) }
+    }
+
+    fn explore(
+        &self,
+        tree: &Path,
+        name: &str,
+        scenario: Scenario,
+        violations: &mut usize,
+    ) -> Result<Row, TaskError> {
+        let explorer = Explorer::new(scenario, self.surprises)?.with_share(self.share);
+        if !explorer.outcome().has_no_findings() {
+            println!("{name} without surprises violates rules:\n{}", explorer.outcome());
+            *violations += 1;
+        }
+        let file = tree.join(STATE).join(format!("{name}-{}-{}.txt", self.surprises, self.share));
+        let mut progress = Progress::open(file, explorer.parts(), self.resume)?;
+        let clock = RealClock::new();
+        let mut shown = Duration::ZERO;
+        let mut first = None;
+        each_part(&explorer, &progress.left(), self.jobs, |part, report| {
+            let report = report?;
+            for Violation { surprises, findings } in &report.violations {
+                let rules: Vec<&str> = findings.iter().map(|finding| &*finding.rule).collect();
+                println!("{name} violates {} with {surprises:?}", rules.join(", "));
+            }
+            first = first.take().or_else(|| report.violations.first().cloned());
+            progress.add(part, &report, clock.monotonic())?;
+            if clock.monotonic() >= shown + PROGRESS {
+                shown = clock.monotonic();
+                eprintln!("{name}: {progress}");
+            }
+            Ok::<_, TaskError>(())
+        })?;
+        *violations += usize::try_from(progress.violations).unwrap_or(usize::MAX);
+        if let Some(Violation { surprises, findings }) = first {
+            let rules: Vec<&str> = findings.iter().map(|finding| &*finding.rule).collect();
+            let small = explorer.schedule(&surprises).shrunk(&rules)?;
+            println!(
+                "{name} in short, for a file in test/stories/found/simulation:\n\n{}\n{}",
+                small.to_text(),
+                small.run()?
+            );
+        }
+        Ok(Row {
+            scenario: name.to_owned(),
+            surprises: self.surprises,
+            share: self.share,
+            choice_points: explorer.choice_points(),
+            schedules: progress.schedules,
+            rejoined: progress.rejoined,
+            seconds: progress.seconds(),
+            violations: progress.violations,
+        })
+    }
+}
+
+/// Runs parts of an exploration on `jobs` threads, until `show` fails.
+fn each_part<E>(
+    explorer: &Explorer,
+    parts: &[usize],
+    jobs: usize,
+    mut show: impl FnMut(usize, Result<Report, SimulationError>) -> Result<(), E>,
+) -> Result<(), E> {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (sender, reports) = mpsc::sync_channel(jobs);
+        for _ in 0..jobs {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || {
+                while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if sender.send((*part, explorer.run_part(*part))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (part, report) in reports {
+            if let Err(error) = show(part, report) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_and_nonsense_is_refused() {
+        let task =
+            Task::parse(&["--scenario", "a,b", "--surprises", "2", "--share", "3", "--resume"]).unwrap();
+        assert_eq!(task.scenarios, ["a", "b"]);
+        assert_eq!((task.surprises, task.share, task.resume), (2, 3, true));
+        for nonsense in [&["--scenario"][..], &["--surprises", "0"], &["--jobs", "x"], &["--fast"]] {
+            assert!(Task::parse(nonsense).is_none(), "{nonsense:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! State of an exploration, in a file with one line for each finished part.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::Write as _,
+    path::PathBuf,
+    time::Duration,
+};
+
+use kcm_simulation::Report;
+
+use super::TaskError;
+
+/// Finished parts and their sums.
+#[derive(Debug)]
+pub(super) struct Progress {
+    path: PathBuf,
+    file: File,
+    parts: usize,
+    done: BTreeSet<usize>,
+    pub(super) schedules: u64,
+    pub(super) rejoined: u64,
+    pub(super) violations: u64,
+    /// Time of this run, and of those before it.
+    elapsed: Duration,
+    before: Duration,
+}
+
+impl Progress {
+    /// Opens the file. With `resume`, keeps the parts that it contains.
+    pub(super) fn open(path: PathBuf, parts: usize, resume: bool) -> Result<Self, TaskError> {
+        let old = if resume { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(TaskError::file(folder))?;
+        }
+        let mut options = OpenOptions::new();
+        options.create(true).write(true).append(resume).truncate(!resume);
+        let file = options.open(&path).map_err(TaskError::file(&path))?;
+        let mut progress = Self {
+            path,
+            file,
+            parts,
+            done: BTreeSet::new(),
+            schedules: 0,
+            rejoined: 0,
+            violations: 0,
+            elapsed: Duration::ZERO,
+            before: Duration::ZERO,
+        };
+        for line in old.lines() {
+            let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
+            let [part, schedules, rejoined, violations, milliseconds] = numbers[..] else { continue };
+            progress.count(usize::try_from(part).unwrap_or(usize::MAX), schedules, rejoined, violations);
+            progress.before += Duration::from_millis(milliseconds);
+        }
+        Ok(progress)
+    }
+
+    fn count(&mut self, part: usize, schedules: u64, rejoined: u64, violations: u64) {
+        if self.done.insert(part) {
+            self.schedules += schedules;
+            self.rejoined += rejoined;
+            self.violations += violations;
+        }
+    }
+
+    /// Parts that are not finished.
+    pub(super) fn left(&self) -> Vec<usize> {
+        (0..self.parts).filter(|part| !self.done.contains(part)).collect()
+    }
+
+    /// Adds a part that is finished after this time.
+    pub(super) fn add(&mut self, part: usize, report: &Report, now: Duration) -> Result<(), TaskError> {
+        let time = now.saturating_sub(self.elapsed);
+        self.elapsed = now;
+        let violations = report.violations.len() as u64;
+        self.count(part, report.schedules, report.rejoined, violations);
+        let Report { schedules, rejoined, .. } = report;
+        writeln!(self.file, "{part} {schedules} {rejoined} {violations} {}", time.as_millis())
+            .map_err(TaskError::file(&self.path))
+    }
+
+    /// Time of all runs.
+    pub(super) fn seconds(&self) -> f64 {
+        (self.before + self.elapsed).as_secs_f64()
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (done, rate) = (self.done.len(), self.schedules as f64 / self.seconds().max(0.001));
+        let Self { parts, schedules, violations, .. } = self;
+        write!(
+            f,
+            "{done} of {parts} parts, {schedules} schedules, {rate:.0} a second, {violations} violations"
+        )
+    }
+}
