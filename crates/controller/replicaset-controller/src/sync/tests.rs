@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::{REPLICA_SET, testing::*};
+use crate::{DeletionReason, Plan, PlanReason, PodDeletion, REPLICA_SET, testing::*};
 
 /// Syncs once. Returns the result and the requests.
 async fn sync(world: &World, key: &ObjectKey) -> (Result<Requeue, String>, String) {
@@ -193,6 +193,29 @@ async fn get_pod_keys_are_expected_deletions() {
     assert_eq!(pending, ["pod-0", "pod-2"]);
     assert_eq!(world.cluster.take_statuses()[0].status.replicas, 3);
     assert_eq!(world.events.take().len(), 2);
+}
+
+/// The event of the deletion of a pod that has lost its owner names no owner.
+#[tokio::test]
+async fn deletion_of_a_pod_that_lost_its_owner_is_not_expected() {
+    let mut world = World::new();
+    let subject = replica_set("web", 0);
+    let key = world.add_replica_set(&subject);
+    let seen = pods_of(&subject, 2);
+    let (lost, adopted) = (newer(pod("pod-0")), Pod { resource_version: "4".into(), ..pod("pod-1") });
+    world.add_pods([lost, adopted]);
+    let delete = |pod: &Pod| PodDeletion {
+        pod: Arc::new(pod.clone()),
+        reason: DeletionReason::AllPods,
+        age_ratio: None,
+    };
+    let reason = PlanReason::TooManyReplicas { need: 0, active: 2, deleting: 2 };
+    let plan = Plan::DeletePods { pods: seen.iter().map(delete).collect(), reason };
+    let owner = OwnerIdentity::new("apps/v1", "ReplicaSet", &subject.metadata);
+    world.syncer.executor.execute(&subject, &owner, &plan).await;
+    let pending = world.own_writes.expectations.pending_deletions(&key);
+    let pending: Vec<_> = pending.iter().map(|pod| &*pod.key.name).collect();
+    assert_eq!(pending, ["pod-1"]);
 }
 
 /// Upstream: TestDeletePodsAllowsMissing. Failed deletions are not expected either.
