@@ -142,8 +142,10 @@ impl Task {
         each_part(&explorer, &progress.left(), self.jobs, |part, report| {
             let report = report?;
             for Violation { surprises, findings } in &report.violations {
-                let rules: Vec<&str> = findings.iter().map(|finding| &*finding.rule).collect();
-                println!("{name} violates {} with {surprises:?}", rules.join(", "));
+                for finding in findings {
+                    println!("{name}: {finding}");
+                }
+                println!("{name}: with {surprises:?}");
             }
             first = first.take().or_else(|| report.violations.first().cloned());
             progress.add(part, &report, clock.monotonic())?;

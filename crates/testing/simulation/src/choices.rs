@@ -100,25 +100,17 @@ pub(crate) enum StepKind {
 }
 
 impl StepKind {
-    /// Everything that may happen instead of the default.
+    /// Outcomes other than the default. A process that is killed before a write is the process that is killed after its
+    /// previous write.
     pub(crate) fn alternatives(self) -> &'static [Alternative] {
         use Alternative::{
             CloseWatch, Cut, DelayAnswer, DelayRequest, ExpireWatch, Hold, HoldBriefly, KillAfter,
             KillBefore, Late, Later, LoseAnswer, LoseRequest, Refuse, SlowStart, SlowStop, Stop,
         };
         match self {
-            Self::Write => &[
-                LoseRequest,
-                LoseAnswer,
-                Refuse,
-                Late,
-                DelayRequest,
-                DelayAnswer,
-                KillBefore,
-                KillAfter,
-                Stop,
-                Cut,
-            ],
+            Self::Write => {
+                &[LoseRequest, LoseAnswer, Refuse, Late, DelayRequest, DelayAnswer, KillAfter, Stop, Cut]
+            }
             Self::Read => &[LoseRequest, Refuse, DelayAnswer, KillBefore],
             Self::Lease => &[LoseAnswer, Late, KillAfter, Stop, Cut],
             Self::WatchEvent => &[Hold, HoldBriefly, CloseWatch, ExpireWatch],

@@ -51,12 +51,12 @@ impl ScenarioRandom {
 /// Rules are strict where little is uncertain, so many scenarios have few kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultLevel {
-    /// Nothing goes wrong.
-    Fair,
+    /// No fault.
+    None,
     /// One kind of fault.
     Single,
-    /// Everything at once.
-    Storm,
+    /// Several kinds at once.
+    Many,
 }
 
 impl Scenario {
@@ -64,9 +64,9 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let random = ScenarioRandom::new(seed);
         let fault_level = match random.below(10) {
-            0..=1 => FaultLevel::Fair,
+            0..=1 => FaultLevel::None,
             2..=5 => FaultLevel::Single,
-            _ => FaultLevel::Storm,
+            _ => FaultLevel::Many,
         };
         let workloads = workloads(&random);
         let large = workloads.iter().any(|workload| workload.replicas > LARGE_WORKLOAD);
@@ -105,14 +105,14 @@ impl Scenario {
         let mut incidents = Vec::new();
         let mut faults = Vec::new();
         match fault_level {
-            FaultLevel::Fair => {}
+            FaultLevel::None => {}
             FaultLevel::Single if random.once_in(2) => {
                 for _ in 0..random.between(1, 3) {
                     incidents.push(At { at: random.below(end), event: incident(&random, count, front_ends) });
                 }
             }
             FaultLevel::Single => faults.push(fault(&random, end)),
-            FaultLevel::Storm => {
+            FaultLevel::Many => {
                 for _ in 0..random.between(0, 4) {
                     incidents.push(At { at: random.below(end), event: incident(&random, count, front_ends) });
                 }
@@ -247,7 +247,7 @@ fn action(random: &ScenarioRandom, workloads: &[Workload], large: bool) -> UserA
 /// An action that is rarely drawn at the right time by itself.
 fn follow_up(random: &ScenarioRandom, action: &At<UserAction>) -> Option<At<UserAction>> {
     let (event, within) = match action.event {
-        // A stray pod that an owner on its way out could adopt.
+        // A stray pod that an owner that is being deleted could adopt.
         UserAction::Delete { workload, policy: Policy::Foreground } => {
             (UserAction::StrayPod { workload }, 1_500)
         }

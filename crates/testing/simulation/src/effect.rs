@@ -87,11 +87,14 @@ impl<'a> Snapshot<'a> {
         let active = self.pods.iter().filter(|pod| is_of(pod, set) && is_active(pod)).count();
         let wrong = |what: String| Some(format!("{} {what}", describe(set)));
         if i64::try_from(active) != Ok(wanted) {
-            return wrong(format!("has {active} pods and wants {wanted}"));
+            return wrong(format!("has {active} pods, and spec.replicas is {wanted}"));
         }
         for field in ["replicas", "readyReplicas", "availableReplicas"] {
             if status(field) != wanted {
-                return wrong(format!("reports {field} {} and wants {wanted}", status(field)));
+                return wrong(format!(
+                    "has {field} {} in its status, and spec.replicas is {wanted}",
+                    status(field)
+                ));
             }
         }
         if status("observedGeneration") != number(set.value(), "/metadata/generation") {
@@ -116,14 +119,20 @@ impl<'a> Snapshot<'a> {
             return wrong("has no new ReplicaSet".to_owned());
         };
         if replicas(new.value()) != wanted {
-            return wrong(format!("wants {wanted} and its new ReplicaSet {}", replicas(new.value())));
+            return wrong(format!(
+                "has spec.replicas {wanted}, and its new ReplicaSet {}",
+                replicas(new.value())
+            ));
         }
         if let Some(old) = own.iter().find(|set| set.uid() != new.uid() && replicas(set.value()) != 0) {
-            return wrong(format!("has an old {} that wants pods", describe(old)));
+            return wrong(format!("has an old {} whose spec.replicas is not 0", describe(old)));
         }
         for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
             if status(field) != wanted {
-                return wrong(format!("reports {field} {} and wants {wanted}", status(field)));
+                return wrong(format!(
+                    "has {field} {} in its status, and spec.replicas is {wanted}",
+                    status(field)
+                ));
             }
         }
         if status("observedGeneration") != number(value, "/metadata/generation") {
@@ -150,7 +159,7 @@ impl<'a> Snapshot<'a> {
             let is_deployment =
                 self.scenario.workloads.get(at).is_some_and(|one| one.kind == WorkloadKind::Deployment);
             let value = object.value();
-            let mut told = json!({
+            let mut compared = json!({
                 "labels": value["metadata"]["labels"],
                 "annotations": annotations(object),
                 "spec": value["spec"],
@@ -166,11 +175,11 @@ impl<'a> Snapshot<'a> {
                 let mut new = own.clone().filter(|set| is_of_template(set, object));
                 let wanted = replicas(value);
                 let new = new.clone().find(|set| replicas(set.value()) == wanted).or_else(|| new.next());
-                told["new"] = new.map_or(Value::Null, |set| set_effect(set, object));
-                told["conditions"] = conditions(value);
-                told["active"] = json!(own.filter(|set| replicas(set.value()) > 0).count());
+                compared["new"] = new.map_or(Value::Null, |set| set_effect(set, object));
+                compared["conditions"] = conditions(value);
+                compared["active"] = json!(own.filter(|set| replicas(set.value()) > 0).count());
             }
-            effect.insert(Workload::name(at), told);
+            effect.insert(Workload::name(at), compared);
         }
         effect
     }
@@ -236,9 +245,9 @@ fn set_effect(set: &Object, deployment: &Object) -> Value {
 /// Types and statuses. Reasons depend on who created what.
 fn conditions(value: &Value) -> Value {
     let all = value["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut told: Vec<String> = all.iter().map(|one| format!("{}={}", one["type"], one["status"])).collect();
-    told.sort();
-    json!(told)
+    let mut pairs: Vec<String> = all.iter().map(|one| format!("{}={}", one["type"], one["status"])).collect();
+    pairs.sort();
+    json!(pairs)
 }
 
 /// Returns a description of an object that its owner does not select, or that has none and is selected.

@@ -120,7 +120,7 @@ pub(crate) struct Process {
 pub(crate) enum ObservedHistory {
     /// Everything up to this time.
     UpTo(Timestamp),
-    /// Everything that the watch cache with this lag shows.
+    /// All that the watch cache with this lag shows.
     Cached(WatchCacheLag),
 }
 

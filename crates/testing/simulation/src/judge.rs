@@ -37,7 +37,7 @@ pub(crate) struct RequestOrigin {
     pub(crate) is_abandoned: bool,
 }
 
-/// Something that must not happen.
+/// Violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Name of the rule, such as `surplus-pods`.
@@ -213,7 +213,7 @@ impl Judge {
         let is_creation = entry.verb == "create";
         if sender.process.is_dead() || !leads || (sender.is_abandoned && !(is_creation && is_new_name)) {
             state.has_late_set |= entry.resource == "replicasets" && entry.code < 300;
-            // The sender can no longer answer for it.
+            // The sender does not run or lead any more, or has given the request up.
             for event in &caused {
                 state.others(event, now);
             }
@@ -426,7 +426,7 @@ impl State {
                         .former_owner(&write.namespace, &write.name)
                         .is_some_and(|owner| self.ledger.is_deleted(owner))
             }
-            // A pod may be orphaned while its deletion is on its way. A ReplicaSet may get pods, too, but with current caches
+            // A pod may be orphaned before its deletion takes effect. A ReplicaSet may get pods, too, but with current caches
             // none is deleted that has some.
             Invariant::DeletedInUse => is_unseen && (write.resource == "pods" || is_old),
             // A ReplicaSet that is written late says that it was scaled for another size: all are then scaled in proportion,
@@ -559,7 +559,7 @@ fn rule_name(invariant: Invariant) -> String {
     name
 }
 
-/// The number of replicas that an object wants.
+/// Value of `spec.replicas`.
 pub(crate) fn replicas(object: &Value) -> i64 {
     object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }

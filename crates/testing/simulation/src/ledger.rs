@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Time that the whole seconds of a condition can hide.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// Everything that has been seen of pods, ReplicaSets, ReplicationControllers and Deployments, by UID.
+/// Observed states of pods, ReplicaSets, ReplicationControllers and Deployments, by UID.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pods: BTreeMap<String, Pod>,

@@ -1,26 +1,27 @@
-//! Whole clusters in simulated time, drawn from seeds, with several controller managers and everything that can go
-//! wrong around them.
+//! Clusters in simulated time, with several controller managers and faults between them and the API server: drawn from
+//! seeds, or all schedules of a small scenario.
 //!
 //! *Upstream counterpart:* none.
 //!
-//! A [`Scenario`] is data: workloads, what users do to them, what happens to managers, hosts and requests.
-//! [`Scenario::draw`] draws it from a seed, [`Scenario::run`] runs it and judges every write. What is found can be
-//! made small by [`Scenario::shrunk`] and kept in a file. The same scenario always gives the same [`Outcome`].
+//! A [`Scenario`] is data: workloads, actions of users, incidents of managers and hosts, faults of requests.
+//! [`Scenario::draw`] draws it from a seed, [`Scenario::run`] runs it and checks every write. [`Scenario::shrunk`] returns a
+//! smaller scenario that violates the same rule. An [`Explorer`] runs the schedules of a scenario with a bounded number of
+//! [`Surprise`]s. The same scenario always gives the same [`Outcome`].
 //!
 //! | part | file |
 //! |---|---|
 //! | scenarios as data, and their files | `scenario.rs` |
-//! | drawing them | `draw.rs` |
-//! | running them | `simulate.rs` |
-//! | hosts and processes: clocks, stops, how far they see | `host.rs` |
-//! | the network, and what happens to requests | `network.rs` |
+//! | scenarios of seeds | `draw.rs` |
+//! | runs | `simulate.rs` |
+//! | hosts and processes: clocks, stops, observed history | `host.rs` |
+//! | network, and faults of requests | `network.rs`, `requests.rs` |
 //! | managers with elections | `managers.rs` |
 //! | choice points and surprises | `choices.rs` |
 //! | all schedules of a scenario | `explore.rs` |
 //! | users | `users.rs` |
-//! | judging each write | `judge.rs`, `ledger.rs` |
-//! | judging the end | `effect.rs` |
-//! | making scenarios small | `shrink.rs` |
+//! | rules for each write | `judge.rs`, `ledger.rs` |
+//! | rules for the end | `effect.rs` |
+//! | smaller scenarios | `shrink.rs` |
 //!
 //! See `docs/simulation.md`.
 //!

@@ -41,7 +41,7 @@ pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Chunk of the body of an answer, or its end.
 type Chunk = Option<Result<Frame<Bytes>, Infallible>>;
 
-/// Answer of a server, before it is on its way.
+/// Answer of a server, before it is delivered.
 type Answer = Result<Response<ApiBody>, BoxError>;
 
 /// A watch on a dead connection is given up after so long, by pings.
@@ -305,12 +305,12 @@ impl ProcessConnection {
         sender: RequestOrigin,
         request: Request<Full<Bytes>>,
     ) -> oneshot::Receiver<Answer> {
-        let (tell, answer) = oneshot::channel();
+        let (sent, answer) = oneshot::channel();
         let network = Arc::clone(&self.network);
         tokio::spawn(async move {
             network.clock.sleep(time).await;
             // A client that has given up does not read the answer.
-            let _ = tell.send(network.execute(sender, request).await);
+            let _ = sent.send(network.execute(sender, request).await);
         });
         answer
     }
@@ -421,7 +421,7 @@ impl Stream {
                 frame
             }
         };
-        // Everything that the cache shows has been sent once there is no further chunk.
+        // All that the cache shows has been sent once there is no further chunk.
         let mut seen = self.seen;
         if frame.is_some() {
             match poll_now(&mut self.body).await {

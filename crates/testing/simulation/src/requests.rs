@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn kind_follows_from_method_and_path() {
         let pods = "/api/v1/namespaces/n/pods";
         let sets = "/apis/apps/v1/namespaces/n/replicasets";
         let deployments = "/apis/apps/v1/namespaces/n/deployments";

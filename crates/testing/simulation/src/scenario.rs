@@ -1,4 +1,4 @@
-//! A scenario: everything that a simulated cluster is exposed to, as data.
+//! A scenario as data: workloads, actions, incidents and faults.
 //!
 //! Times are milliseconds since the start of the simulation.
 
@@ -356,7 +356,7 @@ pub enum FaultEffect {
     /// The watch delivers so many chunks, then nothing for a time, and ends with 410. Only a list reports the changes of
     /// that time.
     ExpireWatch { chunks: u32, time: u64 },
-    /// The server ignores the wish for bookmarks, and refuses streaming lists.
+    /// The server sends no bookmarks, and refuses streaming lists.
     NoBookmarks,
     /// The watch delivers later.
     DelayWatch { time: u64 },
@@ -387,7 +387,6 @@ pub struct RequestFault {
     /// Requests that it may affect.
     pub requests: Requests,
     /// Effect on a request.
-    #[serde(rename = "harm")]
     pub effect: FaultEffect,
     /// Share of the requests, in thousandths.
     pub per_mille: u32,
@@ -433,7 +432,7 @@ impl Scenario {
         serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# cannot be written: {error}\n"))
     }
 
-    /// The same users, without anything that goes wrong.
+    /// The same actions of users, without faults.
     #[must_use]
     pub fn without_faults(&self) -> Self {
         Self {

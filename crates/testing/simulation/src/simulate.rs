@@ -55,9 +55,9 @@ const LONG_IDLE_CHECK: Duration = Duration::from_secs(11 * 60);
 /// Result of a scenario.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// Everything that should not have happened.
+    /// Violations of rules.
     pub findings: Vec<Finding>,
-    /// Every write of a manager and every incident, in order.
+    /// Writes of managers and incidents, in order.
     pub log: Vec<String>,
     /// Writes of managers, leases and events apart.
     pub writes: u64,
@@ -80,7 +80,7 @@ pub enum SimulationError {
 }
 
 impl Outcome {
-    /// `true` if nothing was found.
+    /// `true` if no rule was violated.
     pub fn has_no_findings(&self) -> bool {
         self.findings.is_empty()
     }
@@ -245,7 +245,7 @@ impl Cluster {
         not_created
     }
 
-    /// Lets everything happen that the scenario has. Returns the workloads that could not be created again.
+    /// Performs the actions and incidents of the scenario. Returns the workloads that could not be created again.
     async fn run_events(&self) -> Vec<usize> {
         let mut not_created = Vec::new();
         let actions = self.scenario.actions.iter().map(|one| (one.at, Event::UserAction(&one.event)));

@@ -14,8 +14,8 @@ use std::{
 
 use kcm_simulation::{Alternative, Explorer, Outcome, Report, Scenario, Surprise};
 
-/// One in so many schedules is run. `EXPLORE_SHARE=1` runs all.
-const SHARE: usize = 20;
+/// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
+const SHARE: usize = 100;
 
 const THREADS: usize = 4;
 
@@ -90,7 +90,7 @@ fn conflicts(outcome: &Outcome) -> Option<String> {
 fn reduction_finds_the_same_violations() {
     for name in ["replica-set-alone", "recreate"] {
         let violations = |explorer: Explorer| -> (BTreeMap<String, u64>, u64) {
-            let report = explore(&explorer.with_rule(conflicts).with_share(7));
+            let report = explore(&explorer.with_rule(conflicts).with_share(20));
             let mut kinds = BTreeMap::new();
             for violation in report.violations {
                 let finding = violation.findings.first().unwrap();

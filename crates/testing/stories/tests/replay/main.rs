@@ -28,10 +28,8 @@ macro_rules! stories {
     };
 }
 
-mod chaos;
 mod cluster;
 mod crash;
-mod failed_writes;
 mod found;
 mod lost_creates;
 
