@@ -129,13 +129,14 @@ impl Task {
         scenario: Scenario,
         violations: &mut usize,
     ) -> Result<Row, TaskError> {
+        let text = scenario.to_text();
         let explorer = Explorer::new(scenario, self.surprises)?.with_share(self.share);
         if !explorer.outcome().has_no_findings() {
             println!("{name} without surprises violates rules:\n{}", explorer.outcome());
             *violations += 1;
         }
         let file = tree.join(STATE).join(format!("{name}-{}-{}.txt", self.surprises, self.share));
-        let mut progress = Progress::open(file, explorer.parts(), self.resume)?;
+        let mut progress = Progress::open(file, explorer.parts(), &text, self.resume)?;
         let clock = RealClock::new();
         let mut shown = Duration::ZERO;
         let mut first = None;
@@ -200,9 +201,7 @@ fn each_part<E>(
         }
         drop(sender);
         for (part, report) in reports {
-            if let Err(error) = show(part, report) {
-                return Err(error);
-            }
+            show(part, report)?;
         }
         Ok(())
     })

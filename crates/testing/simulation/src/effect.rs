@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::{
     judge::replicas,
     ledger::selects,
-    scenario::{DELETABLE_NAMESPACE, Scenario, Workload, WorkloadKind},
+    scenario::{DELETABLE_NAMESPACE, Scenario, UserAction, Workload, WorkloadKind},
 };
 
-/// Effect of a workload that depends on the order of events: a Deployment that is held (see [`is_held`]), or a workload
-/// that could not be created again because its predecessor was still being deleted.
+/// Effect of a workload that depends on the order of events: a Deployment that is held (see [`is_held`]) or rolled back to a
+/// revision, or a workload that could not be created again because its predecessor was still being deleted.
 pub(crate) const NOT_COMPARED: &str = "not compared";
 
 /// State of the objects that controllers are responsible for.
@@ -156,6 +156,15 @@ impl<'a> Snapshot<'a> {
                 effect.insert(Workload::name(at), json!("gone"));
                 continue;
             };
+            if self
+                .scenario
+                .actions
+                .iter()
+                .any(|one| matches!(one.event, UserAction::Undo { workload, .. } if workload == at))
+            {
+                effect.insert(Workload::name(at), json!(NOT_COMPARED));
+                continue;
+            }
             let is_deployment =
                 self.scenario.workloads.get(at).is_some_and(|one| one.kind == WorkloadKind::Deployment);
             let value = object.value();

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fmt,
     fs::{self, File, OpenOptions},
+    hash::{DefaultHasher, Hash, Hasher},
     io::Write as _,
     path::PathBuf,
     time::Duration,
@@ -29,15 +30,23 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Opens the file. With `resume`, keeps the parts that it contains.
-    pub(super) fn open(path: PathBuf, parts: usize, resume: bool) -> Result<Self, TaskError> {
+    /// Opens the file. With `resume`, keeps the parts that it contains, unless they are those of another `scenario`.
+    pub(super) fn open(path: PathBuf, parts: usize, scenario: &str, resume: bool) -> Result<Self, TaskError> {
+        let mut hasher = DefaultHasher::new();
+        scenario.hash(&mut hasher);
+        let header = format!("# {parts} parts of scenario {:016x}", hasher.finish());
         let old = if resume { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+        let is_same = old.lines().next() == Some(&header);
+        let old = if is_same { old } else { String::new() };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(TaskError::file(folder))?;
         }
         let mut options = OpenOptions::new();
-        options.create(true).write(true).append(resume).truncate(!resume);
-        let file = options.open(&path).map_err(TaskError::file(&path))?;
+        options.create(true).write(true).append(is_same).truncate(!is_same);
+        let mut file = options.open(&path).map_err(TaskError::file(&path))?;
+        if !is_same {
+            writeln!(file, "{header}").map_err(TaskError::file(&path))?;
+        }
         let mut progress = Self {
             path,
             file,
@@ -96,5 +105,27 @@ impl fmt::Display for Progress {
             f,
             "{done} of {parts} parts, {schedules} schedules, {rate:.0} a second, {violations} violations"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_parts_are_kept_for_the_same_scenario() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |scenario, resume| {
+            Progress::open(folder.path().join("state/a.txt"), 3, scenario, resume).unwrap()
+        };
+        let report = Report { schedules: 5, rejoined: 2, ..Report::default() };
+        open("one", false).add(1, &report, Duration::from_secs(2)).unwrap();
+        let mut progress = open("one", true);
+        assert_eq!((progress.left(), progress.schedules, progress.seconds()), (vec![0, 2], 5, 2.0));
+        progress.add(0, &report, Duration::from_secs(1)).unwrap();
+        let progress = open("one", true);
+        assert_eq!((progress.left(), progress.rejoined, progress.seconds()), (vec![2], 4, 3.0));
+        assert_eq!(open("other", true).left(), [0, 1, 2]);
+        assert_eq!(open("other", false).left(), [0, 1, 2]);
     }
 }
