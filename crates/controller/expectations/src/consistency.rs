@@ -137,6 +137,11 @@ impl ConsistencyStore {
         })
     }
 
+    /// Returns the owners with writes that no sync has found in the caches.
+    pub fn owners(&self) -> Vec<ObjectKey> {
+        self.records.iter().map(|record| record.key().clone()).collect()
+    }
+
     /// Removes the record of `owner`. If `owner_uid` is given, only the record of that UID.
     pub fn clear(&self, owner: &ObjectKey, owner_uid: Option<&str>) {
         self.records.remove_if(owner, |_, record| owner_uid.is_none_or(|uid| *record.owner_uid == *uid));

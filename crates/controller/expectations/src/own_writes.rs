@@ -187,13 +187,15 @@ impl OwnWrites {
     /// deleted between two lists has no event.
     ///
     /// `is_cached` returns `true` if the cache contains the object with this key and UID. Expected deletions of other objects
-    /// are observed: the last known state of an object that was adopted between two lists has no owner.
+    /// are observed: the last known state of an object that was adopted between two lists has no owner. For the same reason,
+    /// owners with writes that no sync has found in the caches are returned.
     pub fn observe_relist<K: Object>(&self, is_cached: impl Fn(&ObjectKey, &str) -> bool) -> Vec<ObjectKey> {
         let mut owners = self.expectations.unfulfilled();
         for owner in &owners {
             self.observe_deletions_of_missing(owner, &is_cached);
         }
         owners.extend(self.objects.owners::<K>());
+        owners.extend(self.versions.owners());
         owners
     }
 }

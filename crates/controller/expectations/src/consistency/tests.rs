@@ -46,6 +46,17 @@ fn after_write(read: Option<&str>) -> (ConsistencyStore, Caches) {
     (store, caches)
 }
 
+#[test]
+fn owner_is_listed_until_its_writes_are_found() {
+    let (store, caches) = after_write(Some("99"));
+    assert!(store.ensure_ready(&owner()).is_err());
+    assert_eq!(store.owners(), [owner()]);
+    caches.read(GroupResource::PODS, "100");
+    assert_eq!(store.owners(), [owner()], "no sync has begun");
+    store.ensure_ready(&owner()).unwrap();
+    assert_eq!(store.owners(), []);
+}
+
 /// Upstream: TestOwnerRecord_IsReady, and versions of different lengths.
 #[test]
 fn test_owner_record_is_ready() {
