@@ -15,7 +15,7 @@ use std::{
 use kcm_simulation::{Alternative, Explorer, Outcome, Report, Scenario, Surprise};
 
 /// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
-const SHARE: usize = if cfg!(debug_assertions) { 200 } else { 4 };
+const SHARE: usize = if cfg!(debug_assertions) { 500 } else { 4 };
 
 const THREADS: usize = 4;
 
