@@ -8,12 +8,9 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use k8s_openapi::{
-    api::{
-        authentication::v1::SelfSubjectReview,
-        core::v1::{Namespace, Pod},
-    },
-    jiff::Timestamp,
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    core::v1::{Namespace, Node, Pod},
 };
 use kcm_testkit::{CertificateAuthority, Identity};
 use kube_client::{
@@ -199,7 +196,7 @@ async fn controllers_run_if_the_environment_says_so() {
     let files = Files::new();
     let server = files.start("kube-apiserver", Some(("KUBE_SANDBOX_CONTROLLERS", "true")));
     let admin = files.client(&server, &files.credentials("admin", "system:masters")).await;
-    let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(admin).list(&Default::default()).await.unwrap();
+    let nodes = Api::<Node>::all(admin).list(&Default::default()).await.unwrap();
     assert_eq!(nodes.items.len(), 1);
 }
 
@@ -211,10 +208,8 @@ fn programs_end_with_their_parent() {
         let mut shell = Command::new("sh");
         shell.args(["-c", r#""$@" & wait"#, "sh"]).args(files.command(program)).stdout(Stdio::piped());
         let mut server = Server::of(shell.spawn().unwrap());
-        let started = Timestamp::now();
         server.process.kill().unwrap();
         // The pipe is closed when the program ends.
         server.output.read_to_end(&mut Vec::new()).unwrap();
-        assert!(Timestamp::now().duration_since(started).as_secs() < 30);
     }
 }
