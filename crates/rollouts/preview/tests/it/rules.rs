@@ -315,7 +315,7 @@ mod quota {
         assert!(duration > 41.0, "{outcome:?}");
         assert!(range.min_seconds <= duration && duration < range.max_seconds, "{range:?}");
         assert!(
-            render::text(&preview).contains("\ncomplete after 1m12s to 1m"),
+            render::text(&preview).contains("\ncomplete after 56s to 1m"),
             "{}",
             render::text(&preview)
         );
