@@ -58,7 +58,7 @@ pub enum Error {
 pub struct Caches {
     /// Pools.
     pub pools: Store<PodPool>,
-    /// Pods, with [`pod_indexers`](kcm::workload::pod_indexers) and [`NODE`].
+    /// Pods, with [`pod_indexers`] and [`NODE`].
     pub pods: Store<Pod>,
     /// Nodes.
     pub nodes: Store<Node>,
