@@ -144,9 +144,7 @@ impl ReplicaSetController {
         let syncer = Syncer {
             kind_config,
             clock: Arc::clone(&clock),
-            pods: pods.store(),
             replica_sets: replica_sets.store(),
-            own_writes: Arc::clone(&own_writes),
             executor,
             status_turns: Arc::clone(&options.status_turns),
             burst_replicas: options.burst_replicas,
@@ -205,7 +203,7 @@ impl ReplicaSetController {
 
     /// Returns the number of creations and deletions that the ReplicaSet at `key` still expects.
     pub fn expectations(&self, key: &ObjectKey) -> Option<(i64, i64)> {
-        self.0.reconciler().own_writes.expectations.get(key)
+        self.0.reconciler().executor.pods.own_writes.expectations.get(key)
     }
 }
 

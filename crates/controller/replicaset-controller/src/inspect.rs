@@ -37,12 +37,12 @@ pub struct Inspection {
 impl Syncer {
     /// Inspects the ReplicaSet at `key`, without writes.
     pub(crate) fn inspect(&self, key: &ObjectKey, state: KeyState) -> Inspection {
-        let expectations = &self.own_writes.expectations;
+        let expectations = &self.executor.pods.own_writes.expectations;
         let mut inspection = Inspection {
             key: state,
             expectations: expectations.get(key).filter(|(add, del)| *add > 0 || *del > 0),
             pending_creates: Vec::new(),
-            not_ready: self.own_writes.versions.not_ready(key),
+            not_ready: self.executor.pods.own_writes.versions.not_ready(key),
             view: None,
             claims: 0,
             plan: None,
@@ -50,10 +50,10 @@ impl Syncer {
         let Some(replica_set) = self.replica_sets.get(key) else { return inspection };
         let owner =
             OwnerIdentity::new(self.kind_config.api_version, self.kind_config.kind, &replica_set.metadata);
-        let pending = self.own_writes.names.pending(key, &owner.uid);
+        let pending = self.executor.pods.own_writes.names.pending(key, &owner.uid);
         inspection.pending_creates = pending.into_iter().map(|(name, _)| name).collect();
         let Ok(selector) = Selector::new(replica_set.spec.selector.as_ref()) else { return inspection };
-        let candidates = Candidates::find(&self.pods, &owner, &selector);
+        let candidates = Candidates::find(&self.executor.pods.cache, &owner, &selector);
         let mut active = Vec::new();
         for pod in candidates.active {
             match classify(&owner, &selector, &*pod) {

@@ -7,7 +7,7 @@ use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::{Clock, Timestamp};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::{StatusTurns, availability::min_next_pod_availability};
-use kcm_expectations::{GroupResource, OwnWrites};
+use kcm_expectations::GroupResource;
 use kcm_informer::Store;
 use kcm_runtime::Requeue;
 use tracing::{Span, error, trace};
@@ -25,9 +25,7 @@ use crate::{
 pub(crate) struct Syncer {
     pub(crate) kind_config: KindConfig,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) pods: Store<Pod>,
     pub(crate) replica_sets: Store<ReplicaSet>,
-    pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) executor: Executor,
     pub(crate) status_turns: Arc<dyn StatusTurns>,
     pub(crate) burst_replicas: usize,
@@ -42,13 +40,14 @@ impl Syncer {
     /// Upstream counterpart: `syncReplicaSet`.
     pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         let expectations_met = self
-            .own_writes
-            .begin(key, |pod| self.pods.get(pod).is_some())
+            .executor
+            .pods
+            .begin(key)
             .inspect_err(|behind| self.executor.metrics.stale_sync_skip(behind.resource))?;
 
         let Some(replica_set) = self.replica_sets.get(key) else {
             trace!("{} has been deleted", self.kind_config.kind);
-            self.own_writes.forget(key);
+            self.executor.pods.own_writes.forget(key);
             self.status_turns.give_back(key);
             return Ok(Requeue::Done);
         };
@@ -65,7 +64,7 @@ impl Syncer {
 
         let owner =
             OwnerIdentity::new(self.kind_config.api_version, self.kind_config.kind, &replica_set.metadata);
-        let candidates = Candidates::find(&self.pods, &owner, &selector);
+        let candidates = Candidates::find(&self.executor.pods.cache, &owner, &selector);
         let control = PodOwnerControl { executor: &self.executor, owner: &owner };
         let mut active = claim(&owner, &selector, candidates.active, &control).await.into_result()?;
         // DEVIATION: upstream counts a pod as active whose deletion started before its adoption.
@@ -100,7 +99,12 @@ impl Syncer {
         }
         let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;
-        self.own_writes.versions.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
+        self.executor.pods.own_writes.versions.wrote_at(
+            key,
+            Arc::clone(&owner.uid),
+            GroupResource::REPLICA_SETS,
+            version,
+        );
 
         let Some(source) = error else { return Ok(self.requeue(&updated, &view, now)) };
         let next_availability = self.next_availability(&updated, &view, now);
@@ -134,7 +138,12 @@ impl Syncer {
             related: Vec::new(),
         };
         if view.block.is_none() && view.must_rank() {
-            view.related = related_pods(&self.kind_config, &view.replica_set, &self.replica_sets, &self.pods);
+            view.related = related_pods(
+                &self.kind_config,
+                &view.replica_set,
+                &self.replica_sets,
+                &self.executor.pods.cache,
+            );
         }
         view
     }

@@ -31,7 +31,8 @@ fn related(subject: &ReplicaSet, sets: &[&ReplicaSet], pods: Vec<Pod>) -> Vec<St
         world.cache_replica_set(replica_set);
     }
     world.add_pods(pods);
-    let found = related_pods(&REPLICA_SET, subject, &world.syncer.replica_sets, &world.syncer.pods);
+    let found =
+        related_pods(&REPLICA_SET, subject, &world.syncer.replica_sets, &world.syncer.executor.pods.cache);
     let mut names: Vec<_> = found.iter().map(|pod| pod.key.name.to_string()).collect();
     names.sort();
     names
