@@ -14,12 +14,10 @@ use std::{
     time::Duration,
 };
 
-use http::Method;
 use kcm_apiserver::WatchEvent;
 use kcm_clock::Clock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
@@ -142,7 +140,7 @@ impl Alternative {
         })
     }
 
-    /// Time until which the alternative has effects of its own, in milliseconds.
+    /// Duration of the alternative itself, in milliseconds.
     fn duration(self) -> u64 {
         if self == Self::HoldBriefly { BRIEF } else { LONG }
     }
@@ -337,10 +335,9 @@ impl Choices {
         (object.namespace(), object.name(), matches!(event, WatchEvent::Deleted(_))).hash(&mut hasher);
         object.is_deleting().hash(&mut hasher);
         for member in ["labels", "annotations", "ownerReferences"] {
-            hash_value(&value["metadata"][member], &mut hasher);
+            value["metadata"][member].hash(&mut hasher);
         }
-        hash_value(&value["spec"], &mut hasher);
-        hash_value(&value["status"], &mut hasher);
+        (&value["spec"], &value["status"]).hash(&mut hasher);
         self.state.lock().trace.push(resource, hasher.finish());
     }
 
@@ -381,79 +378,9 @@ impl fmt::Debug for Choices {
     }
 }
 
-fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
-    match value {
-        Value::Null => 0_u8.hash(hasher),
-        Value::Bool(value) => value.hash(hasher),
-        Value::Number(number) => number.hash(hasher),
-        Value::String(text) => text.hash(hasher),
-        Value::Array(items) => {
-            items.len().hash(hasher);
-            items.iter().for_each(|item| hash_value(item, hasher));
-        }
-        Value::Object(members) => {
-            members.len().hash(hasher);
-            for (name, member) in members {
-                name.hash(hasher);
-                hash_value(member, hasher);
-            }
-        }
-    }
-}
-
-/// Name and kind of the step of a request. `None` if nothing depends on the request.
-pub(crate) fn request_step(manager: usize, method: &Method, path: &str) -> Option<(String, StepKind)> {
-    let mut words: Vec<&str> = path.split('/').skip(1).collect();
-    // `api/v1` or `apis/GROUP/VERSION`, then `namespaces/NAME` or nothing, then the resource.
-    words.drain(..words.len().min(if words.first() == Some(&"api") { 2 } else { 3 }));
-    if words.len() > 2 && words.first() == Some(&"namespaces") {
-        words.drain(..2);
-    }
-    let resource = *words.first()?;
-    let verb = match *method {
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ if words.len() > 1 => "get",
-        _ => "list",
-    };
-    let kind = match resource {
-        "events" => return None,
-        "leases" => StepKind::Lease,
-        _ if method.is_safe() => StepKind::Read,
-        _ => StepKind::Write,
-    };
-    let part = words.get(2).map(|part| format!("/{part}")).unwrap_or_default();
-    Some((format!("m{manager} {verb} {resource}{part}"), kind))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_are_named_by_verb_and_resource() {
-        for (method, path, name, kind) in [
-            (Method::POST, "/api/v1/namespaces/n/pods", "m0 create pods", StepKind::Write),
-            (
-                Method::PUT,
-                "/apis/apps/v1/namespaces/n/replicasets/r/status",
-                "m0 update replicasets/status",
-                StepKind::Write,
-            ),
-            (Method::GET, "/apis/apps/v1/replicasets", "m0 list replicasets", StepKind::Read),
-            (
-                Method::PUT,
-                "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
-                "m0 update leases",
-                StepKind::Lease,
-            ),
-        ] {
-            assert_eq!(request_step(0, &method, path), Some((name.to_owned(), kind)), "{path}");
-        }
-        assert_eq!(request_step(0, &Method::POST, "/api/v1/namespaces/n/events"), None);
-    }
 
     #[test]
     fn order_of_independent_steps_does_not_change_the_trace() {

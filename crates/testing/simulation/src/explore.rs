@@ -1,8 +1,6 @@
 //! Runs every schedule of a scenario with a bounded number of surprises.
 
-use std::{collections::BTreeMap, sync::Arc};
-
-use serde_json::Value;
+use std::sync::Arc;
 
 use crate::{
     choices::{ChoicePoint, Guide, Surprise},
@@ -99,11 +97,12 @@ impl Explorer {
 
     /// Number of parts of the exploration: schedules with one surprise.
     pub fn parts(&self) -> usize {
-        if self.surprises == 0 {
-            0
-        } else {
-            self.points.iter().map(|one| one.kind.alternatives().len()).sum()
-        }
+        if self.surprises == 0 { 0 } else { self.root().extensions().count() }
+    }
+
+    /// The schedule without surprises.
+    fn root(&self) -> Parent {
+        Parent { surprises: Vec::new(), points: Arc::clone(&self.points), next: 0 }
     }
 
     /// The scenario with surprises.
@@ -114,7 +113,7 @@ impl Explorer {
     /// Runs a schedule with one surprise, and all schedules that extend it.
     pub fn run_part(&self, part: usize) -> Result<Report, SimulationError> {
         let mut report = Report::default();
-        let root = Parent { surprises: Vec::new(), points: Arc::clone(&self.points), next: 0 };
+        let root = self.root();
         if let Some((at, surprise)) = root.extensions().nth(part) {
             let is_of_share = self.surprises > 1 || part.is_multiple_of(self.share);
             self.run(&root, at, surprise, is_of_share, &mut report)?;
@@ -164,15 +163,11 @@ impl Explorer {
     /// Applies the rules for the end that compare runs.
     fn judge(&self, outcome: &mut Outcome) {
         if outcome.has_no_findings() && !self.scenario.has_restore() {
-            outcome.compare_effect(self.effect());
+            outcome.compare_effect(&self.outcome.effect);
         }
         if let Some(what) = self.extra.and_then(|rule| rule(outcome)) {
             outcome.findings.push(Finding { rule: "extra".to_owned(), what });
         }
-    }
-
-    fn effect(&self) -> &BTreeMap<String, Value> {
-        &self.outcome.effect
     }
 }
 

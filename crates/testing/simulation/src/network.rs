@@ -27,11 +27,11 @@ use tokio::sync::oneshot;
 use tower::{BoxError, Service};
 
 use crate::{
-    choices::{Alternative, Choices, StepKind, request_step},
+    choices::{Alternative, Choices, StepKind},
     host::{ObservedHistory, Process},
     judge::{Judge, RequestOrigin},
     managers::ManagerGroup,
-    requests::{is_watch, kinds},
+    requests::{is_watch, kinds, request_step},
     scenario::{FaultEffect, Incident, RequestFault, Requests, Scenario},
 };
 
