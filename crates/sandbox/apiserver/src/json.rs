@@ -104,6 +104,11 @@ pub fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
     }
 }
 
+/// Returns the condition of type `ty`.
+pub fn condition<'a>(object: &'a Value, ty: &str) -> Option<&'a Value> {
+    list_at(object, &["status", "conditions"]).iter().find(|condition| str_at(condition, &["type"]) == ty)
+}
+
 /// Sets a condition in the status. The transition time changes with the status of the condition.
 pub fn set_condition(object: &mut Value, mut condition: Value, now: &str) {
     let ty = str_at(&condition, &["type"]).to_owned();

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Time};
+pub(crate) use kcm_apiserver::json::condition;
 use kcm_apiserver::{
     ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, Patch, Resource,
     Subresource, WatchEvent, WatchStart, Watcher, WriteOptions,
@@ -415,11 +416,6 @@ fn start(server: &ApiServer, resource: Option<Resource>) -> Watcher {
 /// The string at `pointer`, or an empty string.
 pub(crate) fn field<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The condition of type `type_`.
-pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
-    object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
 /// Namespace and name of an object.

@@ -8,7 +8,7 @@ use super::{Patch, Registry, WriteScope, WriteTarget, Written, modify::ManagedFi
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
     custom::ScalePaths,
-    json::{at, copy, i64_at, list_at, map_at_mut, set, set_condition, str_at},
+    json::{at, condition, copy, i64_at, map_at_mut, set, set_condition, str_at},
     kind::Kind,
     store::{self, Commit, Decision, UpdateResult},
     strict,
@@ -338,9 +338,7 @@ impl Registry {
 }
 
 fn is_ready(pod: &Object) -> bool {
-    let mut conditions = list_at(pod.value(), &["status", "conditions"]).iter();
-    conditions
-        .any(|condition| str_at(condition, &["type"]) == "Ready" && str_at(condition, &["status"]) == "True")
+    condition(pod.value(), "Ready").is_some_and(|ready| str_at(ready, &["status"]) == "True")
 }
 
 /// `true` if a pod that is not ready is evicted without a change of the budget.
