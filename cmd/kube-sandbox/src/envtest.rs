@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use kcm_apiserver::ApiServerConfig;
 use kcm_clock::Clock;
 
 pub(crate) use self::{api_server::CertificatesError, arguments::Arguments};
@@ -47,8 +48,14 @@ impl Program {
     /// Parses the arguments after the name. Returns the text to print for `--help` and `--version`.
     pub(crate) fn parse(self, arguments: impl Iterator<Item = OsString>) -> Result<Arguments, String> {
         let (arguments, unknown) = match self {
-            Self::ApiServer => arguments::parse("kube-apiserver", api_server::FLAGS, arguments)?,
-            Self::Etcd => arguments::parse("etcd", etcd::FLAGS, arguments)?,
+            Self::ApiServer => {
+                let version = format!("Kubernetes {}", ApiServerConfig::default().advertise_version);
+                arguments::parse("kube-apiserver", &version, api_server::FLAGS, arguments)?
+            }
+            Self::Etcd => {
+                let version = format!("etcd Version: {}", etcd::VERSION);
+                arguments::parse("etcd", &version, etcd::FLAGS, arguments)?
+            }
         };
         for name in unknown {
             eprintln!("Warning: flag --{name} has no effect");

@@ -45,9 +45,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Debug, Error)]
 enum SandboxError {
     #[error("failed to listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
-    #[error("failed to listen on {address}: {source}")]
-    ListenOn { address: String, source: io::Error },
+    Listen { address: String, source: io::Error },
     #[error("failed to make the folder {folder}: {source}")]
     Envtest { folder: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -262,7 +260,7 @@ async fn serve(
         access.certificate = Some(authority);
         config
     });
-    let listen = |source| SandboxError::Listen { address, source };
+    let listen = |source| SandboxError::Listen { address: address.to_string(), source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let url =
         format!("{}://{}", if flags.tls { "https" } else { "http" }, listener.local_addr().map_err(listen)?);

@@ -20,9 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::arguments::{Arguments, Flag};
 use crate::{SandboxError, tls};
 
-/// Group of all users with credentials.
-const AUTHENTICATED: &str = "system:authenticated";
-
 /// Flags of kube-apiserver that test frameworks pass.
 pub(super) const FLAGS: &[Flag] = &[
     ("advertise-address", "ADDRESS", ""),
@@ -117,13 +114,12 @@ pub(crate) async fn serve(
     );
     http.tls = Some(server_config(arguments, address.ip(), now)?);
     http.certificate_users = Some(Arc::new(|certificate| {
-        let mut user = kcm_serving::User::of_certificate(certificate)?;
-        user.groups.push(AUTHENTICATED.to_owned());
-        Some(kcm_apiserver::User { name: user.name, uid: user.uid, groups: user.groups })
+        let user = kcm_serving::User::of_certificate(certificate)?;
+        Some(kcm_apiserver::User::authenticated(user.name, user.uid, user.groups))
     }));
     // A request without a certificate and a token is refused.
     http.tokens.get_or_insert_default();
-    let failed = |source| SandboxError::Listen { address, source };
+    let failed = |source| SandboxError::Listen { address: address.to_string(), source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     println!("Serving securely on {}", listener.local_addr().map_err(failed)?);
     http.serve(listener, stop).await;

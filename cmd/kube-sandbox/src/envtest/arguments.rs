@@ -20,13 +20,14 @@ impl Arguments {
     }
 }
 
-/// Parses the arguments of `program`, and returns them with the names of unknown flags. A boolean flag has the value `true`.
+/// Parses arguments, and returns them with the names of unknown flags. A boolean flag has the value `true`.
 ///
 /// # Errors
 ///
-/// Returns the text to print for `--help` and `--version`.
+/// Returns the text to print for `--help`, and `version` for `--version`.
 pub(super) fn parse(
     program: &str,
+    version: &str,
     flags: &[Flag],
     arguments: impl Iterator<Item = OsString>,
 ) -> Result<(Arguments, BTreeSet<String>), String> {
@@ -42,7 +43,7 @@ pub(super) fn parse(
         };
         match name {
             "help" | "h" => return Err(help(program, flags)),
-            "version" => return Err(version(program)),
+            "version" => return Err(format!("{version}\n")),
             _ => {}
         }
         let known = flags.iter().find(|(known, ..)| *known == name);
@@ -72,13 +73,6 @@ fn help(program: &str, flags: &[Flag]) -> String {
     text
 }
 
-fn version(program: &str) -> String {
-    match program {
-        "etcd" => format!("etcd Version: {}\n", super::etcd::VERSION),
-        _ => format!("Kubernetes {}\n", kcm_apiserver::ApiServerConfig::default().advertise_version),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,7 +80,7 @@ mod tests {
     const FLAGS: &[Flag] = &[("port", "PORT", "Port"), ("fast", "", "")];
 
     fn parse(line: &str) -> Result<(Arguments, BTreeSet<String>), String> {
-        super::parse("etcd", FLAGS, line.split_whitespace().map(OsString::from))
+        super::parse("etcd", "v1", FLAGS, line.split_whitespace().map(OsString::from))
     }
 
     #[test]
@@ -103,6 +97,6 @@ mod tests {
         let text = parse("--port 1 --help").unwrap_err();
         assert!(text.lines().any(|line| line.trim_start().starts_with("--port PORT")), "{text}");
         assert!(text.lines().any(|line| line.trim_start().starts_with("--fast ")), "{text}");
-        assert!(parse("--version").unwrap_err().starts_with("etcd Version: 3."));
+        assert_eq!(parse("--version").unwrap_err(), "v1\n");
     }
 }

@@ -40,7 +40,7 @@ pub(crate) async fn serve(arguments: &Arguments) -> Result<(), SandboxError> {
     let urls = arguments.last("listen-client-urls").unwrap_or("http://localhost:2379");
     let url = urls.split(',').next().unwrap_or_default().trim();
     let address = url.split_once("://").map_or(url, |(_, address)| address).trim_end_matches('/');
-    let failed = |source| SandboxError::ListenOn { address: address.to_owned(), source };
+    let failed = |source| SandboxError::Listen { address: address.to_owned(), source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     println!("Serving client traffic on {}", listener.local_addr().map_err(failed)?);
     loop {

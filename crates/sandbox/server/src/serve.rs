@@ -175,7 +175,7 @@ fn write_gate(queue: Arc<FairQueue>, flow: Flow) -> WriteGate {
     })
 }
 
-/// What the requests of a connection share.
+/// Values that the requests of a connection share.
 struct Socket {
     service: ApiService,
     watches: CancellationToken,

@@ -5,8 +5,6 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use kcm_apiserver::{User, Users};
 use thiserror::Error;
 
-const AUTHENTICATED: &str = "system:authenticated";
-
 /// Bearer tokens and their users.
 ///
 /// Upstream counterpart: `--token-auth-file`, `authenticator/token/tokenfile`.
@@ -51,9 +49,8 @@ impl Tokens {
                 return Err(error("empty user name"));
             }
             let groups = groups.first().map_or("", String::as_str).split(',').map(str::trim);
-            let groups = groups.chain([AUTHENTICATED]).filter(|group| !group.is_empty());
-            let user =
-                User { name: name.clone(), uid: uid.clone(), groups: groups.map(str::to_owned).collect() };
+            let groups = groups.filter(|group| !group.is_empty()).map(str::to_owned).collect();
+            let user = User::authenticated(name.clone(), uid.clone(), groups);
             tokens.first.get_or_insert_with(|| token.clone());
             if tokens.users.insert(token.clone(), user).is_some() {
                 return Err(error("duplicate token"));

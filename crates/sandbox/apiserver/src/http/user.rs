@@ -27,6 +27,18 @@ impl User {
         Self::of_groups("system:admin", &["system:masters", AUTHENTICATED])
     }
 
+    /// User with credentials. The group of all such users is added, unless `groups` contains it.
+    pub fn authenticated(name: String, uid: String, groups: Vec<String>) -> Self {
+        Self { name, uid, groups }.with_group(AUTHENTICATED)
+    }
+
+    fn with_group(mut self, group: &str) -> Self {
+        if !self.groups.iter().any(|given| given == group) {
+            self.groups.push(group.to_owned());
+        }
+        self
+    }
+
     fn anonymous() -> Self {
         Self::of_groups("system:anonymous", &["system:unauthenticated"])
     }
@@ -76,7 +88,7 @@ pub(super) fn authenticate(
 pub(super) fn impersonate(user: User, headers: &HeaderMap) -> Result<User, ApiStatus> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let groups = headers.get_all("impersonate-group").into_iter();
-    let mut groups: Vec<String> = groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect();
+    let groups: Vec<String> = groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect();
     let (name, uid) = (text("impersonate-user"), text("impersonate-uid"));
     if name.is_empty() {
         if uid.is_empty() && groups.is_empty() {
@@ -86,11 +98,10 @@ pub(super) fn impersonate(user: User, headers: &HeaderMap) -> Result<User, ApiSt
         return Err(ApiStatus::new(StatusReason::InternalError, message));
     }
     let anonymous = User::anonymous();
-    let group = if name == anonymous.name { &anonymous.groups[0] } else { AUTHENTICATED };
-    if !groups.iter().any(|given| given == group) {
-        groups.push(group.to_owned());
+    if name == anonymous.name {
+        return Ok(User { name, uid, groups }.with_group(&anonymous.groups[0]));
     }
-    Ok(User { name, uid, groups })
+    Ok(User::authenticated(name, uid, groups))
 }
 
 #[cfg(test)]
