@@ -43,7 +43,7 @@ impl RateLimitTurns {
         Self(Arc::new(Shared { client, turns: Mutex::default(), enqueue: OnceLock::new() }))
     }
 
-    /// Returns the client whose rate limit it is.
+    /// Returns the client that has the rate limit.
     pub(crate) fn client(&self) -> &ApiClient {
         &self.0.client
     }
@@ -56,13 +56,11 @@ impl RateLimitTurns {
     /// Returns `objects` with the permit for the status of `key`, if its turn was taken.
     pub(super) fn permitted<'a, K>(&self, objects: &'a Api<K>, key: &ObjectKey) -> Cow<'a, Api<K>> {
         let mut turns = self.0.turns.lock();
-        match turns.by_key.remove(key) {
-            Some(Turn::Due(permit)) => Cow::Owned(objects.with_permit(permit)),
-            Some(waiting @ Turn::Waiting { .. }) => {
-                turns.by_key.insert(key.clone(), waiting);
-                Cow::Borrowed(objects)
-            }
-            None => Cow::Borrowed(objects),
+        let is_due = matches!(turns.by_key.get(key), Some(Turn::Due(_)));
+        if is_due && let Some(Turn::Due(permit)) = turns.by_key.remove(key) {
+            Cow::Owned(objects.with_permit(permit))
+        } else {
+            Cow::Borrowed(objects)
         }
     }
 
