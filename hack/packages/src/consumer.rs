@@ -10,7 +10,8 @@ use crate::{
 /// Path of the facade in the manifest of the tutorial.
 const CHECKOUT: &str = "../kcm/crates/kcm";
 
-/// Packages all published crates, follows the tutorial in an empty folder, and runs its commands.
+/// Packages all published crates, follows the tutorial in an empty folder, and runs its program. Its tests are only
+/// compiled: they are those of `examples/website-operator`.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
     package(workspace)?;
     let folder = tempfile::tempdir().map_err(failed("create a temporary folder"))?;
@@ -30,14 +31,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
         .map_err(failed("copy Cargo.lock"))?;
 
     let target = workspace.target.join("consumer");
-    let tests = run(cargo(&operator).arg("test").arg("--target-dir").arg(&target))?;
+    run(cargo(&operator).args(["check", "--all-targets", "--target-dir"]).arg(&target))?;
     // Without the dependencies of the tests, so the features in the manifest suffice.
     let definition = run(cargo(&operator).args(["run", "--target-dir"]).arg(&target).args(["--", "crd"]))?;
     let expected = workspace.root.join("examples/website-operator/deploy/crd.yaml");
     if definition != fs::read_to_string(expected).map_err(failed("read deploy/crd.yaml"))? {
         return Err(TaskError::Tutorial("cargo run -- crd prints another definition".to_owned()));
     }
-    print!("{tests}");
     Ok(())
 }
 

@@ -301,7 +301,7 @@ async fn check(pods: usize, is_protobuf: bool, has_pages: bool) {
 #[tokio::test(start_paused = true)]
 async fn lists_need_memory_for_what_is_kept_and_a_page() {
     for has_pages in [true, false] {
-        check(30_000, true, has_pages).await;
-        check(3_000, false, has_pages).await;
+        check(10_000, true, has_pages).await;
+        check(1_000, false, has_pages).await;
     }
 }
