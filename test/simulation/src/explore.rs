@@ -7,11 +7,8 @@ use std::{
     collections::BTreeMap,
     io,
     num::NonZero,
+    ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
     thread,
     time::Duration,
 };
@@ -21,6 +18,7 @@ use kcm_simulation::{Explorer, Report, Scenario, ScenarioError, SimulationError,
 use thiserror::Error;
 
 use self::{page::Row, progress::Progress};
+use crate::parallel;
 
 /// Folder of the scenarios, from the root of the tree.
 pub const FOLDER: &str = "test/stories/explore";
@@ -140,7 +138,8 @@ impl Task {
         let clock = RealClock::new();
         let mut shown = Duration::ZERO;
         let mut first = None;
-        each_part(&explorer, &progress.left(), self.jobs, |part, report| {
+        let left = progress.left().into_iter();
+        let mut show = |part, report: Result<Report, SimulationError>| {
             let report = report?;
             for Violation { surprises, findings } in &report.violations {
                 for finding in findings {
@@ -155,7 +154,16 @@ impl Task {
                 eprintln!("{name}: {progress}");
             }
             Ok::<_, TaskError>(())
-        })?;
+        };
+        let failed = parallel::each(
+            left,
+            self.jobs,
+            |part| explorer.run_part(*part),
+            |part, report| show(part, report).map_or_else(ControlFlow::Break, ControlFlow::Continue),
+        );
+        if let Some(error) = failed {
+            return Err(error);
+        }
         *violations += usize::try_from(progress.violations).unwrap_or(usize::MAX);
         if let Some(Violation { surprises, findings }) = first {
             let rules: Vec<&str> = findings.iter().map(|finding| &*finding.rule).collect();
@@ -177,34 +185,6 @@ impl Task {
             violations: progress.violations,
         })
     }
-}
-
-/// Runs parts of an exploration on `jobs` threads, until `show` fails.
-fn each_part<E>(
-    explorer: &Explorer,
-    parts: &[usize],
-    jobs: usize,
-    mut show: impl FnMut(usize, Result<Report, SimulationError>) -> Result<(), E>,
-) -> Result<(), E> {
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let (sender, reports) = mpsc::sync_channel(jobs);
-        for _ in 0..jobs {
-            let (next, sender) = (&next, sender.clone());
-            scope.spawn(move || {
-                while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if sender.send((*part, explorer.run_part(*part))).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        for (part, report) in reports {
-            show(part, report)?;
-        }
-        Ok(())
-    })
 }
 
 #[cfg(test)]

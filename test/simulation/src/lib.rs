@@ -2,5 +2,6 @@
 //! `docs/simulation.md`.
 
 pub mod explore;
+mod parallel;
 pub mod planted_bugs;
 pub mod simulate;

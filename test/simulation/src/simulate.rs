@@ -2,13 +2,8 @@
 
 use std::{
     num::NonZero,
-    ops::Range,
+    ops::{ControlFlow, Range},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc,
-    },
     thread,
     time::Duration,
 };
@@ -16,6 +11,8 @@ use std::{
 use kcm_clock::{Clock, RealClock};
 use kcm_simulation::{Finding, Outcome, Scenario, ScenarioError, SimulationError};
 use thiserror::Error;
+
+use crate::parallel;
 
 /// Seeds that are run unless the command says otherwise.
 const SEEDS: Range<u64> = 0..1000;
@@ -47,12 +44,6 @@ pub enum TaskError {
     /// There are findings.
     #[error("{0} scenarios violate rules")]
     Found(usize),
-}
-
-/// Result of a seed.
-pub(crate) struct Seed {
-    pub(crate) seed: u64,
-    pub(crate) outcome: Result<Outcome, SimulationError>,
 }
 
 impl Task {
@@ -93,15 +84,15 @@ impl Task {
         let mut failed = Vec::new();
         let (mut done, mut writes, mut shown) = (0_u64, 0_u64, Duration::ZERO);
         let run = if self.twice { run_twice } else { run };
-        let broken = each_seed(
+        let broken = parallel::each(
             self.seeds.clone(),
             self.jobs,
-            run,
-            |Seed { seed, outcome }| {
+            |seed| run(*seed),
+            |seed, outcome| {
                 let elapsed = clock.monotonic();
                 let outcome = match outcome {
                     Ok(outcome) => outcome,
-                    Err(error) => return Some(error),
+                    Err(error) => return ControlFlow::Break(Some(error)),
                 };
                 done += 1;
                 writes += outcome.writes;
@@ -113,11 +104,13 @@ impl Task {
                     shown = elapsed;
                     eprintln!("{done} seeds, {:.1} a second, {} failed", rate(done, elapsed), failed.len());
                 }
-                None
+                if limit.is_some_and(|limit| elapsed >= limit) {
+                    return ControlFlow::Break(None);
+                }
+                ControlFlow::Continue(())
             },
-            || limit.is_some_and(|limit| clock.monotonic() >= limit),
         );
-        if let Some(error) = broken {
+        if let Some(Some(error)) = broken {
             return Err(error.into());
         }
         let elapsed = clock.monotonic();
@@ -181,51 +174,6 @@ fn run_twice(seed: u64) -> Result<Outcome, SimulationError> {
         outcome.findings.push(Finding { rule: "reproducible".to_owned(), what });
     }
     Ok(outcome)
-}
-
-/// Runs seeds on `jobs` threads and shows each outcome, until `is_over` or until `show` returns something.
-pub(crate) fn each_seed<T>(
-    seeds: Range<u64>,
-    jobs: usize,
-    run: fn(u64) -> Result<Outcome, SimulationError>,
-    mut show: impl FnMut(Seed) -> Option<T>,
-    is_over: impl Fn() -> bool,
-) -> Option<T> {
-    let next = Arc::new(AtomicU64::new(seeds.start));
-    let stop = Arc::new(AtomicBool::new(false));
-    let (sender, outcomes) = mpsc::sync_channel(jobs);
-    let threads: Vec<_> = (0..jobs)
-        .map(|_| {
-            let (next, stop, sender) = (Arc::clone(&next), Arc::clone(&stop), sender.clone());
-            thread::spawn(move || {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let outcome = run(seed);
-                    if sender.send(Seed { seed, outcome }).is_err() {
-                        return;
-                    }
-                }
-            })
-        })
-        .collect();
-    drop(sender);
-    let mut shown = None;
-    for outcome in &outcomes {
-        shown = show(outcome);
-        if shown.is_some() || is_over() {
-            break;
-        }
-    }
-    stop.store(true, Ordering::Relaxed);
-    drop(outcomes);
-    for thread in threads {
-        // One that has panicked has said so.
-        let _ = thread.join();
-    }
-    shown
 }
 
 #[cfg(test)]

@@ -24,4 +24,10 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     ///
     /// Dropping the future cancels the sleep and has no other effect.
     fn sleep(&self, duration: Duration) -> Sleep;
+
+    /// Waits like [`sleep`](Self::sleep) before the next step of a component. `_name` identifies the timer in simulations,
+    /// which can let it expire later. Timeouts use `sleep`.
+    fn timer(&self, _name: &'static str, duration: Duration) -> Sleep {
+        self.sleep(duration)
+    }
 }

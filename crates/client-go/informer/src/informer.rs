@@ -286,7 +286,7 @@ impl<K: Object> SharedInformer<K> {
             return;
         }
         loop {
-            self.inner.clock.sleep(period).await;
+            self.inner.clock.timer("resync", period).await;
             tracing::debug!(informer = self.inner.name, "Forcing resync");
             self.inner.fanout.resync();
         }

@@ -152,7 +152,7 @@ impl<K: Object> Reflector<K> {
         };
         self.log_end(verb, &end, delay);
         match delay {
-            Some(delay) => self.clock.sleep(delay).await,
+            Some(delay) => self.clock.timer("watch back-off", delay).await,
             // Without it, a source that always answers at once would prevent cancellation.
             None => tokio::task::yield_now().await,
         }

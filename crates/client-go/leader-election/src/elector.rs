@@ -190,7 +190,7 @@ impl LeaderElector {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return None,
-                () = self.config.clock.sleep(self.pause()) => {}
+                () = self.config.clock.timer("lease retry", self.pause()) => {}
                 () = self.triggered() => {}
             }
         }
@@ -230,7 +230,7 @@ impl LeaderElector {
             tokio::select! {
                 biased;
                 () = self.until(expiry) => return LossReason::Deadline,
-                () = self.until(next) => {}
+                () = clock.timer("lease renewal", next.saturating_sub(clock.monotonic())) => {}
             }
             let start = clock.monotonic();
             if start >= expiry {

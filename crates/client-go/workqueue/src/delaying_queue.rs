@@ -158,7 +158,7 @@ impl<T: Item> DelayingQueue<T> {
                 None => self.earlier.notified().await,
                 Some(delay) => tokio::select! {
                     biased;
-                    () = self.clock.sleep(delay) => {}
+                    () = self.clock.timer("delayed key", delay) => {}
                     () = self.earlier.notified() => {}
                 },
             }

@@ -70,7 +70,7 @@ pub enum Alternative {
     SlowStart,
     /// The pod takes longer to stop.
     SlowStop,
-    /// The user acts later.
+    /// The user acts, or the timer expires, later.
     Later,
 }
 
@@ -95,6 +95,7 @@ pub(crate) enum StepKind {
     WatchEvent,
     PodCreation,
     UserAction,
+    Timer,
 }
 
 impl StepKind {
@@ -113,7 +114,7 @@ impl StepKind {
             Self::Lease => &[LoseAnswer, Late, KillAfter, Stop, Cut],
             Self::WatchEvent => &[Hold, HoldBriefly, CloseWatch, ExpireWatch],
             Self::PodCreation => &[SlowStart, SlowStop],
-            Self::UserAction => &[Later],
+            Self::UserAction | Self::Timer => &[Later],
         }
     }
 }
@@ -160,7 +161,7 @@ impl Alternative {
     }
 }
 
-/// Delay of slow pods and late users.
+/// Delay of slow pods, late users and late timers.
 pub(crate) fn delay() -> Duration {
     Duration::from_millis(LONG)
 }

@@ -21,7 +21,7 @@ use kcm_runtime::{SyncMetrics, SyncResult};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::draw::ScenarioRandom;
+use crate::{choices, draw::ScenarioRandom, network::Network};
 
 /// A machine that runs one manager at a time.
 #[derive(Debug)]
@@ -245,9 +245,9 @@ impl Process {
         self.views.lock().syncs
     }
 
-    /// The clock of the process.
-    pub(crate) fn clock(self: &Arc<Self>) -> Arc<dyn Clock> {
-        Arc::new(ProcessClock(Arc::clone(self)))
+    /// The clock of the process. Its timers are choice points.
+    pub(crate) fn clock(self: &Arc<Self>, network: &Arc<Network>) -> Arc<dyn Clock> {
+        Arc::new(ProcessClock { process: Arc::clone(self), network: Arc::clone(network) })
     }
 
     /// Observes the syncs of a controller.
@@ -298,25 +298,40 @@ impl fmt::Debug for Process {
 }
 
 #[derive(Debug)]
-struct ProcessClock(Arc<Process>);
+struct ProcessClock {
+    process: Arc<Process>,
+    network: Arc<Network>,
+}
 
 impl Clock for ProcessClock {
     fn now(&self) -> Timestamp {
-        let host = &self.0.host;
+        let host = &self.process.host;
         let skew = *host.skew.lock();
         host.clock.now().saturating_add(skew).unwrap_or(Timestamp::MAX)
     }
 
     fn monotonic(&self) -> Duration {
-        self.0.host.clock.monotonic()
+        self.process.host.clock.monotonic()
     }
 
     fn sleep(&self, duration: Duration) -> Sleep {
-        let process = Arc::clone(&self.0);
+        let process = Arc::clone(&self.process);
         let sleep = process.host.clock.sleep(duration);
         Box::pin(async move {
             sleep.await;
             process.running().await;
+        })
+    }
+
+    fn timer(&self, name: &'static str, duration: Duration) -> Sleep {
+        let (sleep, network, process) =
+            (self.sleep(duration), Arc::clone(&self.network), Arc::clone(&self.process));
+        Box::pin(async move {
+            sleep.await;
+            if network.is_late(&process, name) {
+                network.clock.sleep(choices::delay()).await;
+                process.running().await;
+            }
         })
     }
 }

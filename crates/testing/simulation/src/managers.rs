@@ -109,7 +109,7 @@ impl ManagerGroup {
             network: Arc::clone(network),
             managers_of_cluster: Arc::clone(self),
         };
-        let clock = process.clock();
+        let clock = process.clock(network);
         let options = ClientOptions {
             timeout: Some(SILENT_CONNECTION),
             ..ClientOptions::new(user_agent(), Arc::clone(&clock))

@@ -124,6 +124,15 @@ impl Network {
         self.choices.choose(step, kind).and_then(Alternative::effect)
     }
 
+    /// `true` if a timer that is due expires later.
+    pub(crate) fn is_late(&self, process: &Process, timer: &str) -> bool {
+        if !self.choices.is_on() {
+            return false;
+        }
+        self.judge.catch_up();
+        self.choices.choose(&format!("m{} timer {timer}", process.manager), StepKind::Timer).is_some()
+    }
+
     async fn execute(&self, sender: RequestOrigin, request: Request<Full<Bytes>>) -> Answer {
         let Some((service, _)) = self.front_end(&sender.process) else { return Err(broken()) };
         // The server executes a write without waiting, so no other request comes between.

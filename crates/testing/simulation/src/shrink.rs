@@ -1,6 +1,7 @@
 //! Makes a scenario that fails as small as it can be.
 
 use crate::{
+    choices::Surprise,
     scenario::{ManagerSettings, Scenario},
     simulate::SimulationError,
 };
@@ -8,22 +9,35 @@ use crate::{
 /// Runs after which shrinking ends.
 const MAX_RUNS: usize = 400;
 
+/// Largest change of the numbers of surprises, in sum, with which a smaller scenario is tried. What is left out changes the
+/// number of steps before a surprise.
+const MAX_SHIFT: u32 = 3;
+
 impl Scenario {
     /// The same scenario with as little in it as violates one of `rules`.
     pub fn shrunk(self, rules: &[&str]) -> Result<Self, SimulationError> {
-        let mut shrinker = Shrinker { best: self, rules, left: MAX_RUNS };
+        self.shrunk_while(|scenario| {
+            Ok(scenario.run()?.rules().iter().any(|rule| rules.contains(rule)))
+        })
+    }
+
+    fn shrunk_while(
+        self,
+        fails: impl Fn(&Self) -> Result<bool, SimulationError>,
+    ) -> Result<Self, SimulationError> {
+        let mut shrinker = Shrinker { best: self, fails, left: MAX_RUNS };
         while shrinker.round()? {}
         Ok(shrinker.best)
     }
 }
 
-struct Shrinker<'a> {
+struct Shrinker<F> {
     best: Scenario,
-    rules: &'a [&'a str],
+    fails: F,
     left: usize,
 }
 
-impl Shrinker<'_> {
+impl<F: Fn(&Scenario) -> Result<bool, SimulationError>> Shrinker<F> {
     /// Tries everything once. Returns `true` if something could be left out.
     fn round(&mut self) -> Result<bool, SimulationError> {
         let mut is_smaller = false;
@@ -106,18 +120,73 @@ impl Shrinker<'_> {
         Ok(is_smaller)
     }
 
-    /// Adopts a change if the scenario still fails. `change` returns `false` if there is nothing to change.
+    /// Adopts a change if the scenario still fails, with the same or with other numbers of its surprises. `change` returns
+    /// `false` if there is nothing to change.
     fn adopt(&mut self, change: impl Fn(&mut Scenario) -> bool) -> Result<bool, SimulationError> {
         let mut smaller = self.best.clone();
-        if self.left == 0 || !change(&mut smaller) {
+        if !change(&mut smaller) {
             return Ok(false);
         }
-        self.left -= 1;
-        let outcome = smaller.run()?;
-        let fails = outcome.rules().iter().any(|rule| self.rules.contains(rule));
-        if fails {
-            self.best = smaller;
+        for surprises in shifted(&smaller.surprises) {
+            if self.left == 0 {
+                return Ok(false);
+            }
+            self.left -= 1;
+            let candidate = Scenario { surprises, ..smaller.clone() };
+            if (self.fails)(&candidate)? {
+                self.best = candidate;
+                return Ok(true);
+            }
         }
-        Ok(fails)
+        Ok(false)
+    }
+}
+
+/// The surprises with their own and with other numbers, smallest change first.
+fn shifted(surprises: &[Surprise]) -> Vec<Vec<Surprise>> {
+    let mut all = vec![(0, Vec::new())];
+    for surprise in surprises {
+        let numbers = surprise.nth.saturating_sub(MAX_SHIFT).max(1)..=surprise.nth + MAX_SHIFT;
+        let extended = |(shift, before): &(u32, Vec<Surprise>)| {
+            let (shift, before) = (*shift, before.clone());
+            numbers.clone().map(move |nth| {
+                let mut surprises = before.clone();
+                surprises.push(Surprise { nth, ..surprise.clone() });
+                (shift + nth.abs_diff(surprise.nth), surprises)
+            })
+        };
+        all = all.iter().flat_map(extended).filter(|(shift, _)| *shift <= MAX_SHIFT).collect();
+    }
+    all.sort_by_key(|(shift, _)| *shift);
+    all.into_iter().map(|(_, surprises)| surprises).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The third creation of a pod, in the second rollout, is refused.
+    const SCENARIO: &str = "
+end: 6000
+workloads:
+- {replicas: 1}
+actions:
+- {at: 2000, event: {setImage: {workload: 0, image: 1}}}
+- {at: 4000, event: {setImage: {workload: 0, image: 2}}}
+surprises:
+- {step: m0 create pods, nth: 3, becomes: refuse}
+";
+
+    #[test]
+    fn surprise_is_found_after_steps_before_it_are_left_out() {
+        let scenario: Scenario = serde_saphyr::from_str(SCENARIO).unwrap();
+        // A surprise without a step is a finding.
+        let fails = |scenario: &Scenario| {
+            let is_in_rollout = scenario.surprises.iter().any(|one| one.nth > 1);
+            Ok(is_in_rollout && scenario.run_once()?.has_no_findings())
+        };
+        let small = scenario.shrunk_while(fails).unwrap();
+        assert_eq!(small.actions.len(), 1);
+        assert_eq!(small.surprises.iter().map(|one| one.nth).collect::<Vec<_>>(), [2]);
     }
 }
