@@ -87,10 +87,6 @@ fn run() -> Result<(), TaskError> {
         ["planted-bugs", flags @ ..] => {
             Ok(planted_bugs::Task::parse(flags).ok_or(TaskError::Usage)?.run()?)
         }
-        // Used by `planted-bugs` in a build with planted bugs.
-        ["find-planted-bug", "--jobs", jobs] => {
-            Ok(planted_bugs::find(jobs.parse().map_err(|_| TaskError::Usage)?)?)
-        }
         ["simulate", flags @ ..] => Ok(simulate::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
         ["record", flags @ ..] => Ok(record::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
         _ => Err(TaskError::Usage),

@@ -1,6 +1,5 @@
 //! `cargo xtask explore`: runs every schedule of small scenarios with a bounded number of surprises.
 
-mod page;
 mod progress;
 
 use std::{
@@ -17,8 +16,11 @@ use kcm_clock::{Clock, RealClock};
 use kcm_simulation::{Explorer, Report, Scenario, ScenarioError, SimulationError, Violation};
 use thiserror::Error;
 
-use self::{page::Row, progress::Progress};
-use crate::parallel;
+use self::progress::Progress;
+use crate::{
+    page::{PageError, Table},
+    parallel,
+};
 
 /// Folder of the scenarios, from the root of the tree.
 pub const FOLDER: &str = "test/stories/explore";
@@ -28,6 +30,15 @@ const STATE: &str = "target/explore";
 
 /// Interval of progress lines.
 const PROGRESS: Duration = Duration::from_secs(10);
+
+/// Results of the explorations.
+const RESULTS: Table = Table {
+    header: "\
+| Scenario | Choice points | Surprises | Share | Schedules | Equal to their parents | Time | Schedules per second | Violations |
+|---|---|---|---|---|---|---|---|---|
+",
+    key: &[0, 2],
+};
 
 /// Arguments of the task.
 #[derive(Debug)]
@@ -59,6 +70,9 @@ pub enum TaskError {
         /// The cause.
         source: io::Error,
     },
+    /// The table cannot be written.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// There are findings.
     #[error("{0} schedules violate rules")]
     Found(usize),
@@ -115,7 +129,7 @@ impl Task {
         for (name, scenario) in all {
             let row = self.explore(&tree, &name, scenario, &mut violations)?;
             println!("{row}");
-            page::update(&tree, &row)?;
+            RESULTS.update(&tree, &row)?;
         }
         if violations == 0 { Ok(()) } else { Err(TaskError::Found(violations)) }
     }
@@ -126,7 +140,7 @@ impl Task {
         name: &str,
         scenario: Scenario,
         violations: &mut usize,
-    ) -> Result<Row, TaskError> {
+    ) -> Result<String, TaskError> {
         let text = scenario.to_text();
         let explorer = Explorer::new(scenario, self.surprises)?.with_share(self.share);
         if !explorer.outcome().has_no_findings() {
@@ -174,16 +188,17 @@ impl Task {
                 small.run()?
             );
         }
-        Ok(Row {
-            scenario: name.to_owned(),
-            surprises: self.surprises,
-            share: self.share,
-            choice_points: explorer.choice_points(),
-            schedules: progress.schedules,
-            rejoined: progress.rejoined,
-            seconds: progress.seconds(),
-            violations: progress.violations,
-        })
+        let share = if self.share == 1 { "all".to_owned() } else { format!("1/{}", self.share) };
+        let seconds = progress.seconds();
+        Ok(format!(
+            "| {name} | {} | {} | {share} | {} | {} | {seconds:.0} s | {:.0} | {} |",
+            explorer.choice_points(),
+            self.surprises,
+            progress.schedules,
+            progress.rejoined,
+            progress.schedules as f64 / seconds.max(0.001),
+            progress.violations,
+        ))
     }
 }
 

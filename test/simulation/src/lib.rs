@@ -2,6 +2,7 @@
 //! `docs/simulation.md`.
 
 pub mod explore;
+mod page;
 mod parallel;
 pub mod planted_bugs;
 pub mod simulate;

@@ -1,16 +1,17 @@
 //! `cargo xtask planted-bugs`: holds the simulation to finding bugs that are known.
 //!
-//! All bugs are planted in a copy of the tree, each behind a switch, and the simulation is built there once. Then it is
-//! run with one bug after the other until it finds something.
+//! All bugs are planted in a copy of the tree, each behind a switch, and the simulation is built there once. Then seeds and
+//! schedules are run with one bug after the other until a rule is violated.
 
 pub mod patch;
+mod search;
 
 use std::{
     collections::BTreeMap,
     fs, io,
     num::NonZero,
     path::{Path, PathBuf},
-    process::{Command, ExitStatus},
+    process::{Command, ExitStatus, Stdio},
     thread,
 };
 
@@ -18,13 +19,28 @@ use kcm_simulation::SimulationError;
 use thiserror::Error;
 
 use self::patch::{Patch, PatchError, VARIABLE};
-use crate::simulate::{Seed, each_seed, run};
+use crate::{
+    explore,
+    page::{PageError, Table},
+};
 
 /// Seeds within which each bug must be found.
 pub const SEEDS: u64 = 2000;
 
 /// Folder of the patches, from the root of the tree.
 pub const FOLDER: &str = "test/planted-bugs";
+
+/// Results of the searches.
+const RESULTS: Table = Table {
+    header: "\
+| Bug | Found by seed | Rule | Surprises | Scenario | Rule |
+|---|---|---|---|---|---|
+",
+    key: &[0],
+};
+
+/// Row of a bug that is not found.
+const NOT_FOUND: &str = "none |  | none |  |";
 
 /// Folders that are not copied.
 const LEFT_OUT: [&str; 2] = ["target", ".git"];
@@ -60,8 +76,22 @@ pub enum TaskError {
     /// A simulation cannot be run.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// The search of a bug failed.
+    #[error("the search of {bug} ended with {status}")]
+    Search {
+        /// Name of the bug.
+        bug: String,
+        /// The exit status.
+        status: ExitStatus,
+    },
+    /// The exploration cannot be run.
+    #[error(transparent)]
+    Explore(#[from] explore::TaskError),
+    /// The table cannot be written.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// The simulation has a gap.
-    #[error("not found within {SEEDS} seeds: {}", .0.join(", "))]
+    #[error("not found by seeds or surprises: {}", .0.join(", "))]
     NotFound(Vec<String>),
 }
 
@@ -82,9 +112,9 @@ impl Task {
         Some(task)
     }
 
-    /// Plants the bugs, runs the simulation with each, and prints a table.
+    /// Plants the bugs, searches each, and writes the table of `docs/simulation.md`.
     pub fn run(&self) -> Result<(), TaskError> {
-        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let tree = tree();
         let patches = Patch::read_all(&tree.join(FOLDER))?;
         let chosen: Vec<&Patch> = if self.names.is_empty() {
             patches.iter().collect()
@@ -98,7 +128,7 @@ impl Task {
         copy_tree(&tree, &copy)?;
         plant(&patches, &tree, &copy)?;
         let build = Command::new("cargo")
-            .args(["build", "--release", "--locked", "--package", "xtask"])
+            .args(["build", "--release", "--locked", "--package", "simulation-tasks"])
             .env("CARGO_TARGET_DIR", copy.join("target"))
             .current_dir(&copy)
             .status()
@@ -106,48 +136,43 @@ impl Task {
         if !build.success() {
             return Err(TaskError::Build(build));
         }
-        let program = copy.join("target/release/xtask");
-        println!("| bug | found by seed | rules | what is broken |\n|---|---|---|---|");
+        let program = copy.join("target/release/find-planted-bug");
         let mut missing = Vec::new();
         for patch in chosen {
             let output = Command::new(&program)
-                .args(["find-planted-bug", "--jobs", &self.jobs.to_string()])
+                .args([self.jobs.to_string(), SEEDS.to_string()])
                 .env(VARIABLE, &patch.name)
+                .stderr(Stdio::inherit())
                 .output()
                 .map_err(failed("run the simulation"))?;
+            if !output.status.success() {
+                return Err(TaskError::Search { bug: patch.name.clone(), status: output.status });
+            }
             let found = String::from_utf8_lossy(&output.stdout);
-            match found.trim() {
-                "" => {
-                    missing.push(patch.name.clone());
-                    println!("| `{}` | none | | {} |", patch.name, patch.about);
-                }
-                found => println!("| `{}` | {found} | {} |", patch.name, patch.about),
+            let row = format!("| `{}` | {} |", patch.name, found.trim());
+            println!("{row}");
+            RESULTS.update(&tree, &row)?;
+            if found.trim() == NOT_FOUND {
+                missing.push(patch.name.clone());
             }
         }
         if missing.is_empty() { Ok(()) } else { Err(TaskError::NotFound(missing)) }
     }
 }
 
-/// Runs seeds with the bug that the environment names, and prints `seed | rules` of the first that finds it.
+/// The root of the tree that the program is built from.
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Searches the bug that the environment names. Returns the cells of its row: the first of `seeds` that finds it with the
+/// rules, and the fewest surprises with scenario and rules.
 ///
 /// Only programs built from a tree with planted bugs have any.
-pub fn find(jobs: usize) -> Result<(), TaskError> {
-    let found = each_seed(
-        0..SEEDS,
-        jobs,
-        run,
-        |Seed { seed, outcome }| match outcome {
-            Err(error) => Some(Err(error)),
-            Ok(outcome) if outcome.has_no_findings() => None,
-            Ok(outcome) => Some(Ok((seed, outcome.rules().join(", ")))),
-        },
-        || false,
-    );
-    if let Some(found) = found {
-        let (seed, rules) = found?;
-        println!("{seed} | {rules}");
-    }
-    Ok(())
+pub fn find(jobs: usize, seeds: u64) -> Result<String, TaskError> {
+    let seed = search::by_seed(jobs, seeds)?.unwrap_or_else(|| "none | ".to_owned());
+    let surprises = search::by_surprises(jobs)?.unwrap_or_else(|| "none |  | ".to_owned());
+    Ok(format!("{seed} | {surprises}"))
 }
 
 /// Plants all bugs in a copy of the tree.
