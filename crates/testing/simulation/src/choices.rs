@@ -145,20 +145,6 @@ impl Alternative {
     fn duration(self) -> u64 {
         if self == Self::HoldBriefly { BRIEF } else { LONG }
     }
-
-    /// `true` if requests fail or processes stop, after which retries may take long.
-    pub(crate) fn affects_requests(self) -> bool {
-        !matches!(
-            self,
-            Self::Hold
-                | Self::HoldBriefly
-                | Self::CloseWatch
-                | Self::ExpireWatch
-                | Self::SlowStart
-                | Self::SlowStop
-                | Self::Later
-        )
-    }
 }
 
 /// Delay of slow pods, late users and late timers.
@@ -202,6 +188,8 @@ struct State {
     points: Vec<ChoicePoint>,
     /// Time at which the effects of the last surprise end.
     effects_end: Duration,
+    /// `true` if a user has acted while surprises had effects.
+    has_overlap: bool,
     is_over: bool,
     is_rejoined: bool,
     diverged: Option<String>,
@@ -274,6 +262,7 @@ impl Choices {
         if let Some(guide) = &self.guide {
             self.record(&mut state, guide, ChoicePoint { step, nth, kind, fingerprint: 0 }, now);
         }
+        state.has_overlap |= kind == StepKind::UserAction && now < state.effects_end;
         let surprise = state.left.remove(at?);
         let end = now + Duration::from_millis(surprise.becomes.duration());
         state.effects_end = state.effects_end.max(end);
@@ -350,6 +339,11 @@ impl Choices {
     /// Time at which the effects of all surprises end.
     pub(crate) fn effects_end(&self) -> Duration {
         self.state.lock().effects_end
+    }
+
+    /// `true` if a user has acted while surprises had effects.
+    pub(crate) fn has_overlap(&self) -> bool {
+        self.state.lock().has_overlap
     }
 
     /// A surprise that did not happen, or the first step that differs from the parent.

@@ -193,6 +193,30 @@ impl<'a> Snapshot<'a> {
         effect
     }
 
+    /// Revision and conditions of each Deployment, and names, revisions and sizes of its ReplicaSets. They do not depend on a
+    /// process that is killed and replaced before the next action of a user.
+    pub(crate) fn details(&self) -> BTreeMap<String, Value> {
+        let revision = |object: &Object| json!(object.annotation("deployment.kubernetes.io/revision"));
+        let deployments =
+            self.workloads.iter().flatten().filter(|one| one.resource() == Resource::DEPLOYMENTS);
+        let details = |deployment: &Object| {
+            let own = self.sets.iter().filter(|set| is_of(set, deployment));
+            let mut sets: Vec<String> = own
+                .map(|set| format!("{} {} {}", set.name(), revision(set), replicas(set.value())))
+                .collect();
+            sets.sort();
+            let all = deployment.value()["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+            let condition = |one: &Value| format!("{} {} {}", one["type"], one["status"], one["reason"]);
+            // A process that is started again does not distinguish created and existing ReplicaSets.
+            let condition =
+                |one: &Value| condition(one).replace("FoundNewReplicaSet", "NewReplicaSetCreated");
+            let mut conditions: Vec<String> = all.iter().map(condition).collect();
+            conditions.sort();
+            json!({ "revision": revision(deployment), "sets": sets, "conditions": conditions })
+        };
+        deployments.map(|one| (one.name().to_owned(), details(one))).collect()
+    }
+
     /// Active pods by image. The image of a pod of anything but a Deployment depends on when the pod was created.
     fn pods_of(&self, owner: &Object, is_deployment: bool) -> Value {
         let mut count: BTreeMap<String, usize> = BTreeMap::new();

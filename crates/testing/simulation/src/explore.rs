@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    choices::{ChoicePoint, Guide, Surprise},
+    choices::{Alternative, ChoicePoint, Choices, Guide, Surprise},
     judge::Finding,
     scenario::Scenario,
     simulate::{Outcome, SimulationError},
@@ -142,7 +142,7 @@ impl Explorer {
             report.rejoined += 1;
             return Ok(());
         }
-        self.judge(&mut outcome);
+        self.judge(&surprises, &choices, &mut outcome);
         if !outcome.has_no_findings() {
             report.violations.push(Violation { surprises, findings: outcome.findings });
             return Ok(());
@@ -161,9 +161,13 @@ impl Explorer {
     }
 
     /// Applies the rules for the end that compare runs.
-    fn judge(&self, outcome: &mut Outcome) {
+    fn judge(&self, surprises: &[Surprise], choices: &Choices, outcome: &mut Outcome) {
         if outcome.has_no_findings() && !self.scenario.has_restore() {
             outcome.compare_effect(&self.outcome.effect);
+            let is_killed = |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
+            if surprises.iter().all(is_killed) && !choices.has_overlap() {
+                outcome.compare_details(&self.outcome.details);
+            }
         }
         if let Some(what) = self.extra.and_then(|rule| rule(outcome)) {
             outcome.findings.push(Finding { rule: "extra".to_owned(), what });

@@ -63,6 +63,8 @@ pub struct Outcome {
     pub writes: u64,
     /// Effect, by workload.
     pub(crate) effect: BTreeMap<String, Value>,
+    /// Names, revisions and reasons, by Deployment.
+    pub(crate) details: BTreeMap<String, Value>,
 }
 
 /// A simulation that could not be run.
@@ -94,6 +96,17 @@ impl Outcome {
                 self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
             }
         }
+    }
+
+    /// Adds a finding for each Deployment with other names, revisions or reasons than without surprises.
+    pub(crate) fn compare_details(&mut self, calm: &BTreeMap<String, Value>) {
+        let others = self.details.iter().filter(|(name, details)| calm.get(*name) != Some(*details));
+        let what = |(name, details): (&String, &Value)| {
+            let calm = calm.get(name).unwrap_or_default();
+            format!("{name} is {details}, and without surprises {calm}")
+        };
+        let findings = others.map(what).map(|what| Finding { rule: "equal-details".to_owned(), what });
+        self.findings.extend(findings.collect::<Vec<_>>());
     }
 
     /// Names of the rules that were violated, each once.
@@ -220,13 +233,14 @@ async fn simulate(
         not_created = cluster.run() => not_created,
     };
     cluster.judge.catch_up();
-    let mut effect = Snapshot::take(&cluster.server, &cluster.scenario).effect();
+    let snapshot = Snapshot::take(&cluster.server, &cluster.scenario);
+    let (mut effect, details) = (snapshot.effect(), snapshot.details());
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
     if let Some(failure) = choices.failure() {
         cluster.judge.find("surprise", failure);
     }
     let (findings, writes) = (cluster.judge.findings(), cluster.judge.writes());
-    Ok((Outcome { findings, log: cluster.judge.take_log(), writes, effect }, choices))
+    Ok((Outcome { findings, log: cluster.judge.take_log(), writes, effect, details }, choices))
 }
 
 /// Returns a separate random source for each part, so that no part changes the numbers of another.
@@ -321,7 +335,6 @@ impl Cluster {
             || !steps.is_zero()
             || !self.scenario.webhooks.is_empty()
             || self.scenario.actions.iter().any(is_quota)
-            || self.scenario.surprises.iter().any(|one| one.becomes.affects_requests())
             || self
                 .scenario
                 .faults

@@ -104,6 +104,15 @@ fn reduction_finds_the_same_violations() {
 }
 
 #[test]
+fn late_timer_delays_the_sync_of_its_key() {
+    let late = Surprise { step: "m0 timer delayed key".to_owned(), nth: 1, becomes: Alternative::Later };
+    let explorer = Explorer::new(scenario("min-ready-seconds"), 1).unwrap();
+    let outcome = explorer.schedule(&[late]).run().unwrap();
+    assert!(outcome.has_no_findings(), "{outcome}");
+    assert_ne!(outcome.log, explorer.outcome().log);
+}
+
+#[test]
 fn surprise_without_a_step_is_reported() {
     let surprise = Surprise { step: "m0 create pods".to_owned(), nth: 1000, becomes: Alternative::Refuse };
     let explorer = Explorer::new(scenario("recreate"), 1).unwrap();

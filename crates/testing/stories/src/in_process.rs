@@ -1,9 +1,6 @@
 //! A cluster in this process: embedded API server and controllers, in simulated time.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock, Weak},
-};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -14,7 +11,6 @@ use kcm_controller_manager::{
     ControllerSelection, Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig,
 };
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
-use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
@@ -27,18 +23,12 @@ use crate::{
 /// User agent of the requests of stories.
 pub(crate) const STORY_USER_AGENT: &str = "kcm-stories";
 
-/// Called after each write of the manager, before the manager receives the response. The arguments are the write, the API
-/// server, and the manager, which can be [killed](ManagerHandle::kill).
-pub type AfterWrite = Arc<dyn Fn(&Entry, &ApiServer, &ManagerHandle) + Send + Sync>;
-
 /// Configuration of an [`InProcess`] cluster.
 pub struct InProcessConfig {
     /// Seed of UIDs, names and jitter.
     pub seed: u64,
     /// Start time.
     pub start: Timestamp,
-    /// Called after each write of the manager.
-    pub after_write: Vec<AfterWrite>,
     /// Simulated nodes, if any.
     pub cluster: Option<SimulatedNodes>,
     /// Fault injection rules.
@@ -46,13 +36,12 @@ pub struct InProcessConfig {
 }
 
 impl InProcessConfig {
-    /// Returns a configuration with this seed, without nodes, faults and callbacks.
+    /// Returns a configuration with this seed, without nodes and faults.
     pub fn new(seed: u64) -> Self {
         // Fixed, so that runs are reproducible.
         Self {
             seed,
             start: Timestamp::UNIX_EPOCH.saturating_add(YEARS).unwrap_or_default(),
-            after_write: Vec::new(),
             cluster: None,
             faults: Faults::default(),
         }
@@ -82,58 +71,10 @@ pub struct InProcess {
     pub cluster: StoryCluster,
     /// The API server.
     pub server: Arc<ApiServer>,
-    /// The manager.
-    pub manager: ManagerHandle,
     /// Checks the invariants.
     pub checker: Arc<InvariantChecker>,
     /// Stops the simulated nodes.
     _stop: DropGuard,
-}
-
-/// Shared handle of the manager in this process.
-#[derive(Clone)]
-pub struct ManagerHandle(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    running: Mutex<Option<Controllers>>,
-    /// Notified of restarts.
-    checker: Arc<InvariantChecker>,
-    /// Starts the manager with the last configuration.
-    start: Mutex<Option<Arc<dyn Fn() -> Controllers + Send + Sync>>>,
-}
-
-impl ManagerHandle {
-    /// Kills the manager without a graceful shutdown. Returns `true` if it was running.
-    pub fn kill(&self) -> bool {
-        self.0.running.lock().take().is_some()
-    }
-
-    /// Kills the manager and starts a new one, if it was running.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside a tokio runtime.
-    pub fn restart(&self) {
-        let start = self.0.start.lock().clone();
-        if let Some(start) = start
-            && self.kill()
-        {
-            self.0.checker.restarted();
-            *self.0.running.lock() = Some(start());
-        }
-    }
-
-    /// `true` if the manager is running.
-    pub fn is_running(&self) -> bool {
-        self.0.running.lock().is_some()
-    }
-}
-
-impl fmt::Debug for ManagerHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManagerHandle").field("running", &self.is_running()).finish()
-    }
 }
 
 impl InProcess {
@@ -143,31 +84,20 @@ impl InProcess {
     ///
     /// Panics outside a tokio runtime.
     pub async fn new(config: InProcessConfig) -> Result<Self, ClusterError> {
-        let InProcessConfig { seed, start, after_write, cluster, faults } = config;
+        let InProcessConfig { seed, start, cluster, faults } = config;
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let (sender, log) = WriteLog::new(Arc::clone(&clock));
         let checker = Arc::new(InvariantChecker::default());
-        let shared = Shared { checker: Arc::clone(&checker), ..Shared::default() };
-        let manager = ManagerHandle(Arc::new(shared));
-        let watcher = Arc::new(Watcher {
-            sender,
-            after_write,
-            server: OnceLock::new(),
-            manager: manager.clone(),
-            checker: Arc::clone(&checker),
-        });
-        let handler = Arc::clone(&watcher);
+        let watcher = Watcher { sender, checker: Arc::clone(&checker) };
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             advertise_version: KUBERNETES_VERSION.to_owned(),
-            audit: Some(Arc::new(move |event| handler.handle(event))),
+            audit: Some(Arc::new(move |event| watcher.handle(event))),
             faults,
             ..ApiServerConfig::default()
         });
-        // Set once, here.
-        let _ = watcher.server.set(Arc::downgrade(&server));
         checker.watch(&server);
         let stop = CancellationToken::new();
         if let Some(SimulatedNodes { nodes, pod_ready_delay, pod_stop_delay }) = cluster {
@@ -189,22 +119,19 @@ impl InProcess {
             server: Arc::clone(&server),
             clock: Arc::clone(&clock),
             random,
-            running: manager.clone(),
+            checker: Arc::clone(&checker),
+            running: None,
         };
         let cluster = StoryCluster::new(api, clock, log, Box::new(runner))
             .await?
             .with_invariant_checker(Arc::clone(&checker));
-        Ok(Self { cluster, server, manager, checker, _stop: stop.drop_guard() })
+        Ok(Self { cluster, server, checker, _stop: stop.drop_guard() })
     }
 }
 
 /// Handles the audit events of the API server.
 struct Watcher {
     sender: WriteLogSender,
-    after_write: Vec<AfterWrite>,
-    /// Set after the server is created. Weak, because the server owns the audit sink.
-    server: OnceLock<Weak<ApiServer>>,
-    manager: ManagerHandle,
     checker: Arc<InvariantChecker>,
 }
 
@@ -217,11 +144,6 @@ impl Watcher {
         let entry = Entry::from(event);
         if entry.is_write() {
             self.checker.handle(event, Some(&entry));
-            if let Some(server) = self.server.get().and_then(Weak::upgrade) {
-                for callback in &self.after_write {
-                    callback(&entry, &server, &self.manager);
-                }
-            }
         } else if entry.verb != "watch" {
             return;
         }
@@ -235,7 +157,8 @@ struct Runner {
     server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    running: ManagerHandle,
+    checker: Arc<InvariantChecker>,
+    running: Option<Controllers>,
 }
 
 #[async_trait]
@@ -249,26 +172,17 @@ impl ManagerUnderTest for Runner {
             rate_limit: RateLimit { qps: 1000.0, burst: 1000 },
             ..ManagerConfig::default()
         };
-        let (server, clock, random) =
-            (Arc::clone(&self.server), Arc::clone(&self.clock), Arc::clone(&self.random));
-        let checker = Arc::clone(&self.running.0.checker);
-        let start = move || {
-            let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
-            let clients = ClientFactory::in_process(server.service(), options);
-            let syncs = Arc::clone(&checker);
-            let mut dependencies = Dependencies::new(&clients, &clock, &random);
-            dependencies.manager.syncs = Some(Arc::new(move |_| syncs.syncs()));
-            kcm_controller_manager::start(&config, &dependencies)
-        };
-        *self.running.0.running.lock() = Some(start());
-        *self.running.0.start.lock() = Some(Arc::new(start));
+        let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&self.clock));
+        let clients = ClientFactory::in_process(self.server.service(), options);
+        let syncs = Arc::clone(&self.checker);
+        let mut dependencies = Dependencies::new(&clients, &self.clock, &self.random);
+        dependencies.manager.syncs = Some(Arc::new(move |_| syncs.syncs()));
+        self.running = Some(kcm_controller_manager::start(&config, &dependencies));
         Ok(())
     }
 
     async fn stop(&mut self) -> Result<(), ClusterError> {
-        *self.running.0.start.lock() = None;
-        let running = self.running.0.running.lock().take();
-        if let Some(controllers) = running {
+        if let Some(controllers) = self.running.take() {
             controllers.stop().await?;
         }
         Ok(())

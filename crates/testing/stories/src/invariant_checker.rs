@@ -82,10 +82,6 @@ impl InvariantChecker {
         Arc::clone(&self.0.lock().syncs) as _
     }
 
-    pub(crate) fn restarted(&self) {
-        self.0.lock().invariants.manager_restarted();
-    }
-
     pub(crate) fn unsettled(&self, write: Option<&Entry>) {
         self.0.lock().invariants.report_unsettled(write);
     }

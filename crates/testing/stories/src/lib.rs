@@ -43,7 +43,7 @@ pub use client::StepError;
 pub use cluster::{Activity, ClusterError, ManagerUnderTest, StoryCluster, wait_until_idle};
 pub use effects::{Difference, Effects, closest_difference};
 pub use expectation::Expectation;
-pub use in_process::{AfterWrite, InProcess, InProcessConfig, ManagerHandle};
+pub use in_process::{InProcess, InProcessConfig};
 pub use invariant_checker::InvariantChecker;
 pub use play::{PlayError, play};
 pub use recording::{Counted, RecordedEvent, Recording, RecordingError, StepWrites, Write};
@@ -52,6 +52,6 @@ pub use step::{
     Scale, SetImage, Settle, Step, Undo,
 };
 pub use story::{SimulatedNodes, Story, StoryError};
-pub use summary::{StorySummary, WriteCounts, remaining_objects};
+pub use summary::{StorySummary, WriteCounts};
 pub use target::{ObjectKind, Target, TargetName};
 pub use write_log::{Entry, WriteLog, WriteLogSender};

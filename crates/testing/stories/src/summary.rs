@@ -112,7 +112,7 @@ fn size(number: usize) -> String {
 
 /// Returns the Deployments, ReplicaSets and pods of a namespace without random values. Equal pods share a line with their
 /// number.
-pub fn remaining_objects(server: &ApiServer, namespace: &str) -> Result<Vec<String>, ApiStatus> {
+fn remaining_objects(server: &ApiServer, namespace: &str) -> Result<Vec<String>, ApiStatus> {
     let list = |resource| server.list(resource, Some(namespace), &ListOptions::default());
     let mut lines: Vec<String> = list(Resource::DEPLOYMENTS)?.items.iter().map(|d| deployment(d)).collect();
     let sets = list(Resource::REPLICA_SETS)?.items;

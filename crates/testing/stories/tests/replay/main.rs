@@ -15,21 +15,10 @@ macro_rules! stories {
                 }
             )*
         }
-
-        mod has_the_same_end_with_crashes {
-            $(
-                #[tokio::test(start_paused = true)]
-                async fn $story() {
-                    let story = super::read(&stringify!($story).replace('_', "-"));
-                    crate::crash::assert_same_end(&story).await;
-                }
-            )*
-        }
     };
 }
 
 mod cluster;
-mod crash;
 mod found;
 mod lost_creates;
 
