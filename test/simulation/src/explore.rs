@@ -13,7 +13,7 @@ use std::{
 };
 
 use kcm_clock::{Clock, RealClock};
-use kcm_simulation::{Explorer, Report, Scenario, ScenarioError, SimulationError, Violation};
+use kcm_rollout_simulation::{Explorer, Report, Scenario, ScenarioError, SimulationError, Violation};
 use thiserror::Error;
 
 use self::progress::Progress;

@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use kcm_simulation::SimulationError;
+use kcm_rollout_simulation::SimulationError;
 use thiserror::Error;
 
 use self::patch::{Patch, PatchError, VARIABLE};

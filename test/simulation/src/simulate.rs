@@ -9,7 +9,7 @@ use std::{
 };
 
 use kcm_clock::{Clock, RealClock};
-use kcm_simulation::{Finding, Outcome, Scenario, ScenarioError, SimulationError};
+use kcm_rollout_simulation::{Finding, Outcome, Scenario, ScenarioError, SimulationError};
 use thiserror::Error;
 
 use crate::parallel;

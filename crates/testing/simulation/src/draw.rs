@@ -1,50 +1,11 @@
 //! Draws scenarios from seeds.
 
-use kcm_clock::{Random, SeededRandom};
+use kcm_simulation::engine::random::ScenarioRandom;
 
 use crate::scenario::{
     At, FaultEffect, Incident, ManagerSettings, Nodes, PodWebhook, Policy, RequestFault, Requests, Scenario,
     Strategy, UserAction, Workload, WorkloadKind,
 };
-
-/// Numbers drawn from a seed.
-#[derive(Debug)]
-pub(crate) struct ScenarioRandom(SeededRandom);
-
-impl ScenarioRandom {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(SeededRandom::new(seed))
-    }
-
-    /// A number in `0..limit`; 0 if `limit` is 0.
-    pub(crate) fn below(&self, limit: u64) -> u64 {
-        self.0.next_u64().checked_rem(limit).unwrap_or(0)
-    }
-
-    /// A number in `from..=to`.
-    pub(crate) fn between(&self, from: u64, to: u64) -> u64 {
-        from + self.below(to.saturating_sub(from) + 1)
-    }
-
-    /// `true` once in `times`.
-    pub(crate) fn once_in(&self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    /// One of several values.
-    pub(crate) fn pick<T: Copy>(&self, of: &[T]) -> Option<T> {
-        of.get(self.index(of.len())).copied()
-    }
-
-    /// An index below `limit`.
-    pub(crate) fn index(&self, limit: usize) -> usize {
-        usize::try_from(self.below(limit as u64)).unwrap_or(0)
-    }
-
-    fn small(&self, from: u32, to: u32) -> u32 {
-        u32::try_from(self.between(from.into(), to.into())).unwrap_or(from)
-    }
-}
 
 /// Number of faults in a scenario.
 ///

@@ -8,12 +8,9 @@ use serde_json::{Value, json};
 use crate::{
     judge::replicas,
     ledger::selects,
+    outcome::NOT_COMPARED,
     scenario::{DELETABLE_NAMESPACE, Scenario, UserAction, Workload, WorkloadKind},
 };
-
-/// Effect of a workload that depends on the order of events: a Deployment that is held (see [`is_held`]) or rolled back to a
-/// revision, or a workload that could not be created again because its predecessor was still being deleted.
-pub(crate) const NOT_COMPARED: &str = "not compared";
 
 /// State of the objects that controllers are responsible for.
 pub(crate) struct Snapshot<'a> {

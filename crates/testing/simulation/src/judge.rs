@@ -11,6 +11,8 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use kcm_apiserver::{ApiServer, AuditEvent, Resource, WatchEvent, WatchStart, Watcher};
 use kcm_clock::Clock;
+pub(crate) use kcm_simulation::Finding;
+pub(crate) use kcm_simulation::engine::observer::{Observer, RequestOrigin, START_MILLISECOND};
 use kcm_stories::{
     Entry,
     invariants::{Basis, Change, Invariant, Invariants, Violation},
@@ -26,31 +28,6 @@ use crate::{
     scenario::{Incident, Scenario},
     webhooks::RemovedOwners,
 };
-
-/// Origin of a request.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestOrigin {
-    pub(crate) process: Arc<Process>,
-    /// Oldest state that the request may be based on.
-    pub(crate) basis: Timestamp,
-    /// `true` if the client may have given the request up before it is executed.
-    pub(crate) is_abandoned: bool,
-}
-
-/// Violation of a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// Name of the rule, such as `surplus-pods`.
-    pub rule: String,
-    /// Description with object and write.
-    pub what: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rule, self.what)
-    }
-}
 
 /// Observes a cluster and collects findings.
 pub(crate) struct Judge {
@@ -133,9 +110,10 @@ impl Judge {
         self.state.lock().is_restored = true;
         self.watch(server);
     }
+}
 
-    /// Notes that a process has sent a write.
-    pub(crate) fn sent(&self, process: &Process, method: &Method, path: &str) {
+impl Observer for Judge {
+    fn sent(&self, process: &Process, method: &Method, path: &str) {
         if !self.elects || !needs_leader(path) {
             return;
         }
@@ -157,29 +135,37 @@ impl Judge {
         state.find("lease-term", what, now);
     }
 
-    /// Notes the start of a manager, which leads at once if there is no election.
-    pub(crate) fn manager_starts(&self) {
+    fn process_starts(&self) {
         if !self.elects {
             self.state.lock().invariants.manager_restarted();
         }
     }
 
-    /// Notes that a request was refused by a fault, or is not answered in time.
-    pub(crate) fn failed(&self, path: &str) {
+    fn failed(&self, path: &str) {
         self.state.lock().failed.insert(path.to_owned());
     }
 
-    /// The request that is executed next is that of `sender`.
-    pub(crate) fn begin(&self, sender: RequestOrigin) {
+    fn begin(&self, sender: RequestOrigin) {
         self.catch_up();
         self.state.lock().sender = Some(sender);
     }
 
-    /// The request was executed.
-    pub(crate) fn finish(&self) {
+    fn finish(&self) {
         self.state.lock().sender = None;
     }
 
+    fn catch_up(&self) {
+        let now = self.clock.now();
+        self.state.lock().caused(0..0, now, &self.choices);
+    }
+
+    fn note(&self, what: &str) {
+        let now = self.clock.now();
+        self.state.lock().line(now, what);
+    }
+}
+
+impl Judge {
     /// A request was executed.
     pub(crate) fn audit(&self, event: &AuditEvent) {
         let entry = Entry::from(event);
@@ -288,12 +274,6 @@ impl Judge {
         }
     }
 
-    /// Takes in what others have done.
-    pub(crate) fn catch_up(&self) {
-        let now = self.clock.now();
-        self.state.lock().caused(0..0, now, &self.choices);
-    }
-
     /// Waits until managers have written more than any scenario requires. They may do so without an end, at one instant.
     pub(crate) async fn write_limit_reached(&self) {
         self.write_limit_reached.notified().await;
@@ -318,11 +298,6 @@ impl Judge {
 
     pub(crate) fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().log)
-    }
-
-    pub(crate) fn note(&self, what: &str) {
-        let now = self.clock.now();
-        self.state.lock().line(now, what);
     }
 }
 
@@ -471,9 +446,6 @@ const MAX_WRITES: u64 = 20_000;
 
 /// Resolution of simulated time.
 const RESOLUTION: SignedDuration = SignedDuration::from_millis(1);
-
-/// Start of every simulation, in milliseconds since 1970.
-pub(crate) const START_MILLISECOND: i64 = 1_767_225_600_000;
 
 /// The change of an event, or of `owned` in place of the object.
 fn change<'a>(event: &'a WatchEvent, owned: Option<&'a Value>) -> Option<Change<'a>> {

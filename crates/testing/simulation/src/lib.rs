@@ -13,29 +13,27 @@
 //! | scenarios as data, and their files | `scenario.rs` |
 //! | scenarios of seeds | `draw.rs` |
 //! | runs | `simulate.rs` |
-//! | hosts and processes: clocks, stops, observed history | `host.rs` |
-//! | network, and faults of requests | `network.rs`, `requests.rs` |
-//! | managers with elections | `managers.rs` |
-//! | choice points and surprises | `choices.rs` |
-//! | all schedules of a scenario | `explore.rs` |
+//! | kinds of requests | `requests.rs` |
+//! | controller managers with elections | `program.rs` |
 //! | users | `users.rs` |
 //! | rules for each write | `judge.rs`, `ledger.rs` |
 //! | rules for the end | `effect.rs` |
 //! | smaller scenarios | `shrink.rs` |
 //!
-//! See `docs/simulation.md`.
+//! Processes, network, choice points and exploration are those of `kcm-simulation`. See `docs/simulation.md`.
 //!
 //! *Not in this crate:* code that the controllers use, real time, threads.
 
-mod choices;
+use kcm_simulation::engine::{choices, explore, host, managers, network, outcome};
+pub use kcm_simulation::{
+    Alternative, ExtraRule, Finding, Outcome, Report, SimulationError, Surprise, Violation,
+};
+
 mod draw;
 mod effect;
-mod explore;
-mod host;
 mod judge;
 mod ledger;
-mod managers;
-mod network;
+mod program;
 mod requests;
 mod scenario;
 mod shrink;
@@ -43,11 +41,10 @@ mod simulate;
 mod users;
 mod webhooks;
 
-pub use choices::{Alternative, Surprise};
-pub use explore::{Explorer, ExtraRule, Report, Violation};
-pub use judge::Finding;
 pub use scenario::{
     At, DELETABLE_NAMESPACE, FaultEffect, Incident, ManagerSettings, NAMESPACE, Nodes, PodWebhook, Policy,
     RequestFault, Requests, Scenario, ScenarioError, Strategy, UserAction, Workload, WorkloadKind,
 };
-pub use simulate::{Outcome, SimulationError};
+
+/// Exploration of a scenario.
+pub type Explorer = explore::Explorer<Scenario>;

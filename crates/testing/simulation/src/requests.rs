@@ -1,18 +1,21 @@
-//! Kinds and names of requests.
+//! Kinds of requests.
 
 use std::iter;
 
 use http::{Method, request::Parts};
 
-use crate::{choices::StepKind, scenario::Requests};
+use kcm_simulation::engine::faults::RequestSelector;
 
-/// `true` for a watch, streaming lists among them.
-pub(crate) fn is_watch(parts: &Parts) -> bool {
-    parts.method == Method::GET && parts.uri.query().is_some_and(|query| query.contains("watch=true"))
+use crate::scenario::Requests;
+
+impl RequestSelector for Requests {
+    fn selects(&self, request: &Parts, is_watch: bool) -> bool {
+        kinds(request, is_watch).contains(self)
+    }
 }
 
 /// The kinds of requests that a request belongs to.
-pub(crate) fn kinds(parts: &Parts, is_watch: bool) -> Vec<Requests> {
+fn kinds(parts: &Parts, is_watch: bool) -> Vec<Requests> {
     let path = parts.uri.path();
     if is_watch {
         let is_pods = path.ends_with("/pods");
@@ -42,36 +45,10 @@ pub(crate) fn kinds(parts: &Parts, is_watch: bool) -> Vec<Requests> {
     kinds
 }
 
-/// Name and kind of the step of a request. `None` if nothing depends on the request.
-pub(crate) fn request_step(manager: usize, method: &Method, path: &str) -> Option<(String, StepKind)> {
-    let mut words: Vec<&str> = path.split('/').skip(1).collect();
-    // `api/v1` or `apis/GROUP/VERSION`, then `namespaces/NAME` or nothing, then the resource.
-    words.drain(..words.len().min(if words.first() == Some(&"api") { 2 } else { 3 }));
-    if words.len() > 2 && words.first() == Some(&"namespaces") {
-        words.drain(..2);
-    }
-    let resource = *words.first()?;
-    let verb = match *method {
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ if words.len() > 1 => "get",
-        _ => "list",
-    };
-    let kind = match resource {
-        "events" => return None,
-        "leases" => StepKind::Lease,
-        _ if method.is_safe() => StepKind::Read,
-        _ => StepKind::Write,
-    };
-    let part = words.get(2).map(|part| format!("/{part}")).unwrap_or_default();
-    Some((format!("m{manager} {verb} {resource}{part}"), kind))
-}
-
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use kcm_simulation::engine::step::is_watch;
 
     use super::*;
 
@@ -102,28 +79,5 @@ mod tests {
         let pods = kinds_of(Method::GET, "/api/v1/pods?watch=true&x=y");
         assert_eq!(pods, [Requests::Watches, Requests::PodWatches]);
         assert_eq!(kinds_of(Method::GET, "/apis/apps/v1/deployments?watch=true"), [Requests::Watches]);
-    }
-
-    #[test]
-    fn requests_are_named_by_verb_and_resource() {
-        for (method, path, name, kind) in [
-            (Method::POST, "/api/v1/namespaces/n/pods", "m0 create pods", StepKind::Write),
-            (
-                Method::PUT,
-                "/apis/apps/v1/namespaces/n/replicasets/r/status",
-                "m0 update replicasets/status",
-                StepKind::Write,
-            ),
-            (Method::GET, "/apis/apps/v1/replicasets", "m0 list replicasets", StepKind::Read),
-            (
-                Method::PUT,
-                "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
-                "m0 update leases",
-                StepKind::Lease,
-            ),
-        ] {
-            assert_eq!(request_step(0, &method, path), Some((name.to_owned(), kind)), "{path}");
-        }
-        assert_eq!(request_step(0, &Method::POST, "/api/v1/namespaces/n/events"), None);
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! Times are milliseconds since the start of the simulation.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
 
 use kcm_apiserver::Resource;
+use kcm_simulation::engine::files;
+pub use kcm_simulation::{At, FaultEffect, Incident, ScenarioError};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::choices::Surprise;
+
+/// Fault of some requests.
+pub type RequestFault = kcm_simulation::RequestFault<Requests>;
 
 /// Namespace that lasts as long as the simulation.
 pub const NAMESPACE: &str = "sim";
@@ -182,16 +186,6 @@ impl Default for Workload {
     }
 }
 
-/// An event and its time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct At<T> {
-    /// Time of the event.
-    pub at: u64,
-    /// The event.
-    pub event: T,
-}
-
 /// A value of `propagationPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the API's names")]
@@ -269,27 +263,6 @@ pub enum UserAction {
     LoseNode { node: usize },
 }
 
-/// Something that happens to a manager or to its host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "`manager` and `front_end` are positions, all times are milliseconds")]
-pub enum Incident {
-    /// The process is killed. It is started again later.
-    Kill { manager: usize },
-    /// The process gets SIGTERM, and is started again later.
-    Terminate { manager: usize },
-    /// The process is stopped and continued (SIGSTOP, SIGCONT).
-    Stop { manager: usize, time: u64 },
-    /// The network drops all packets between the host and the API server.
-    Cut { manager: usize, time: u64 },
-    /// The wall clock of the host steps by this much.
-    ClockStep { manager: usize, by: i64 },
-    /// The watch cache of an API server lags behind by this much from now on.
-    Lag { front_end: usize, lag: u64 },
-    /// The store is replaced by a backup from this long ago, with lower revisions.
-    Restore { age: u64 },
-}
-
 /// Requests of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -324,44 +297,6 @@ pub enum Requests {
     PodWatches,
 }
 
-/// Effect of a fault on one request.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "times are milliseconds and upper bounds; each hit draws its own")]
-pub enum FaultEffect {
-    /// The request arrives later.
-    DelayRequest { time: u64 },
-    /// The answer arrives later.
-    DelayAnswer { time: u64 },
-    /// The connection breaks before the server has read the request.
-    LoseRequest,
-    /// The connection breaks after the request was executed.
-    LoseAnswer,
-    /// The connection breaks at once, and the request is executed later.
-    Late { time: u64 },
-    /// No answer ever comes. The request is executed if `executed`.
-    Silence { executed: bool },
-    /// The API server refuses.
-    Refuse { code: u16, retry_after: Option<u32> },
-    /// A webhook refuses (403) or cannot be called (500).
-    Webhook { code: u16 },
-    /// The process is killed at this request, which is executed if `executed`.
-    Crash { executed: bool },
-    /// The process is stopped right before it sends this request.
-    Stop { time: u64 },
-    /// The host of the process is disconnected right before it sends this request.
-    Cut { time: u64 },
-    /// The watch ends after so many chunks, in the middle of a line if `torn`.
-    CutWatch { chunks: u32, torn: bool },
-    /// The watch delivers so many chunks, then nothing for a time, and ends with 410. Only a list reports the changes of
-    /// that time.
-    ExpireWatch { chunks: u32, time: u64 },
-    /// The server sends no bookmarks, and refuses streaming lists.
-    NoBookmarks,
-    /// The watch delivers later.
-    DelayWatch { time: u64 },
-}
-
 /// Admission webhook for pods. Shares are in thousandths of the names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -380,56 +315,15 @@ pub enum PodWebhook {
     },
 }
 
-/// Fault of some requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RequestFault {
-    /// Requests that it may affect.
-    pub requests: Requests,
-    /// Effect on a request.
-    pub effect: FaultEffect,
-    /// Share of the requests, in thousandths.
-    pub per_mille: u32,
-    /// Time of the first.
-    pub from: u64,
-    /// Time after the last.
-    pub until: u64,
-}
-
-/// A scenario file that cannot be used.
-#[derive(Debug, Error)]
-pub enum ScenarioError {
-    /// The file cannot be read.
-    #[error("failed to read {file}: {source}")]
-    Read {
-        /// The file.
-        file: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The file is not a scenario.
-    #[error("{file} is not a scenario: {reason}")]
-    Malformed {
-        /// The file.
-        file: String,
-        /// The cause.
-        reason: String,
-    },
-}
-
 impl Scenario {
     /// Reads a scenario from a file.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
-        let file = path.display().to_string();
-        let text =
-            fs::read_to_string(path).map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
-        serde_saphyr::from_str(&text)
-            .map_err(|error| ScenarioError::Malformed { file, reason: error.to_string() })
+        files::read(path)
     }
 
     /// The scenario as the text of a file.
     pub fn to_text(&self) -> String {
-        serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# cannot be written: {error}\n"))
+        files::to_text(self)
     }
 
     /// The same actions of users, without faults.

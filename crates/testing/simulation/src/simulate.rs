@@ -1,24 +1,28 @@
 //! Runs a scenario.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kcm_apiserver::{ApiServer, ApiServerConfig, ApiStatus, Backup, HistoryLimits};
-use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_manager::{KUBERNETES_VERSION, UnknownControllers};
+use kcm_apiserver::{ApiServer, ApiServerConfig, Backup, HistoryLimits};
+use kcm_clock::{Clock, SimulatedClock};
+use kcm_controller_manager::KUBERNETES_VERSION;
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
-use serde_json::Value;
-use thiserror::Error;
+pub(crate) use kcm_simulation::{Outcome, SimulationError, engine::random::random};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    choices::{self, Choices, Guide, StepKind},
+    choices::{self, Choices, Guide, StepKind, Surprise},
     draw::LARGE_WORKLOAD,
-    effect::{NOT_COMPARED, Snapshot},
-    judge::{Finding, Judge, START_MILLISECOND},
+    effect::Snapshot,
+    explore::Schedule,
+    judge::{Finding, Judge, Observer, START_MILLISECOND},
     managers::ManagerGroup,
-    network::Network,
-    scenario::{At, FaultEffect, Incident, PodWebhook, Requests, Scenario, UserAction, Workload},
+    network::{Network, NetworkSettings},
+    outcome::NOT_COMPARED,
+    program::ControllerManager,
+    scenario::{
+        At, FaultEffect, Incident, PodWebhook, RequestFault, Requests, Scenario, UserAction, Workload,
+    },
     users::Users,
     webhooks::admission,
 };
@@ -52,78 +56,6 @@ const IDLE_CHECK: Duration = Duration::from_secs(60);
 const LONG_IDLE_CHECK_INTERVAL: u64 = 16;
 const LONG_IDLE_CHECK: Duration = Duration::from_secs(11 * 60);
 
-/// Result of a scenario.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
-    /// Violations of rules.
-    pub findings: Vec<Finding>,
-    /// Writes of managers and incidents, in order.
-    pub log: Vec<String>,
-    /// Writes of managers, leases and events apart.
-    pub writes: u64,
-    /// Effect, by workload.
-    pub(crate) effect: BTreeMap<String, Value>,
-    /// Names, revisions and reasons, by Deployment.
-    pub(crate) details: BTreeMap<String, Value>,
-}
-
-/// A simulation that could not be run.
-#[derive(Debug, Error)]
-pub enum SimulationError {
-    /// The runtime cannot be built.
-    #[error("failed to build a runtime: {0}")]
-    Runtime(#[from] std::io::Error),
-    /// The server refuses what every cluster has.
-    #[error("failed to set up the cluster: {0}")]
-    Cluster(#[from] ApiStatus),
-    /// A controller has another name.
-    #[error(transparent)]
-    Controllers(#[from] UnknownControllers),
-}
-
-impl Outcome {
-    /// `true` if no rule was violated.
-    pub fn has_no_findings(&self) -> bool {
-        self.findings.is_empty()
-    }
-
-    /// Adds a finding for each workload whose effect is another than without faults.
-    pub(crate) fn compare_effect(&mut self, calm: &BTreeMap<String, Value>) {
-        for (workload, effect) in calm {
-            let own = self.effect.get(workload).cloned().unwrap_or_default();
-            if own != *effect && own != NOT_COMPARED && *effect != NOT_COMPARED {
-                let what = format!("{workload} is {own}, and without faults {effect}");
-                self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
-            }
-        }
-    }
-
-    /// Adds a finding for each Deployment with other names, revisions or reasons than without surprises.
-    pub(crate) fn compare_details(&mut self, calm: &BTreeMap<String, Value>) {
-        let others = self.details.iter().filter(|(name, details)| calm.get(*name) != Some(*details));
-        let what = |(name, details): (&String, &Value)| {
-            let calm = calm.get(name).unwrap_or_default();
-            format!("{name} is {details}, and without surprises {calm}")
-        };
-        let findings = others.map(what).map(|what| Finding { rule: "equal-details".to_owned(), what });
-        self.findings.extend(findings.collect::<Vec<_>>());
-    }
-
-    /// Names of the rules that were violated, each once.
-    pub fn rules(&self) -> Vec<&str> {
-        let mut rules: Vec<&str> = self.findings.iter().map(|finding| finding.rule.as_str()).collect();
-        rules.sort_unstable();
-        rules.dedup();
-        rules
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
-    }
-}
-
 impl Scenario {
     /// Runs the scenario in simulated time, then without faults, and compares the effects.
     pub fn run(&self) -> Result<Outcome, SimulationError> {
@@ -148,15 +80,25 @@ impl Scenario {
     pub fn run_once(&self) -> Result<Outcome, SimulationError> {
         Ok(self.run_guided(None)?.0)
     }
+}
 
-    /// Runs the scenario. With a guide, also returns its choice points.
-    pub(crate) fn run_guided(
-        &self,
-        guide: Option<Guide>,
-    ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
+impl Schedule for Scenario {
+    fn run_guided(&self, guide: Option<Guide>) -> Result<(Outcome, Arc<Choices>), SimulationError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         runtime.block_on(simulate(Arc::new(self.clone()), guide))
+    }
+
+    fn surprises(&self) -> &[Surprise] {
+        &self.surprises
+    }
+
+    fn with_surprises(&self, surprises: &[Surprise]) -> Self {
+        Self { surprises: surprises.to_vec(), ..self.clone() }
+    }
+
+    fn has_comparable_effect(&self) -> bool {
+        !self.has_restore()
     }
 }
 
@@ -184,12 +126,12 @@ async fn simulate(
 ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
-    let choices = Choices::new(&clock, &scenario, guide);
+    let choices = Choices::new(&clock, &scenario.surprises, guide);
     let judge = Judge::new(Arc::clone(&clock), &scenario, &choices);
     let audited = Arc::clone(&judge);
     let server = ApiServer::new(ApiServerConfig {
         clock: Arc::clone(&clock),
-        random: random(&scenario, 1),
+        random: random(scenario.seed, 1),
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| audited.audit(event))),
         admission: admission(&scenario.webhooks, &choices),
@@ -202,7 +144,7 @@ async fn simulate(
     let sandbox = Sandbox::new(SandboxConfig {
         server: Arc::clone(&server),
         clock: Arc::clone(&clock),
-        random: random(&scenario, 2),
+        random: random(scenario.seed, 2),
         nodes: nodes.count,
         kubelet: KubeletConfig {
             pod_ready_delay: Duration::from_millis(nodes.ready_delay),
@@ -212,9 +154,19 @@ async fn simulate(
     tokio::spawn(async move { sandbox.run(CancellationToken::new()).await });
     let users = Users::new(&server, &clock, &scenario);
     users.begin()?;
-    let managers_of_cluster = ManagerGroup::new(&clock, &scenario.managers, scenario.seed)?;
-    let network =
-        Arc::new(Network::new(Arc::clone(&clock), &server, Arc::clone(&judge), &choices, &scenario));
+    let program = ControllerManager::new(&scenario.managers)
+        .map_err(|error| SimulationError::Controllers(error.to_string()))?;
+    let restart_after = Duration::from_millis(scenario.managers.restart_after);
+    let managers_of_cluster =
+        ManagerGroup::new(&clock, program, scenario.managers.count, restart_after, scenario.seed);
+    let faults = scenario.faults.iter().cloned().map(RequestFault::erased);
+    let settings = NetworkSettings {
+        front_ends: scenario.front_ends,
+        lags: scenario.incidents.iter().any(|one| matches!(one.event, Incident::Lag { .. })),
+        faults: faults.collect(),
+    };
+    let observer: Arc<dyn Observer> = Arc::clone(&judge) as _;
+    let network = Arc::new(Network::new(Arc::clone(&clock), &server, observer, &choices, settings));
     managers_of_cluster.start(&network);
     let cluster = Cluster {
         scenario,
@@ -241,11 +193,6 @@ async fn simulate(
     }
     let (findings, writes) = (cluster.judge.findings(), cluster.judge.writes());
     Ok((Outcome { findings, log: cluster.judge.take_log(), writes, effect, details }, choices))
-}
-
-/// Returns a separate random source for each part, so that no part changes the numbers of another.
-fn random(scenario: &Scenario, part: u64) -> Arc<dyn Random> {
-    Arc::new(SeededRandom::new(scenario.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(part)))
 }
 
 impl Cluster {

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use kcm_simulation::{Alternative, Explorer, Outcome, Report, Scenario, Surprise};
+use kcm_rollout_simulation::{Alternative, Explorer, Outcome, Report, Scenario, Surprise};
 
 /// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
 const SHARE: usize = if cfg!(debug_assertions) { 500 } else { 4 };

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, thread};
 
-use kcm_simulation::Scenario;
+use kcm_rollout_simulation::Scenario;
 
 /// Seeds that every test run tries. `SIMULATION_SEEDS=0..1000` tries others.
 const SEEDS: std::ops::Range<u64> = 0..if cfg!(debug_assertions) { 100 } else { 300 };

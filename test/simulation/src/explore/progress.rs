@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use kcm_simulation::Report;
+use kcm_rollout_simulation::Report;
 
 use super::TaskError;
 

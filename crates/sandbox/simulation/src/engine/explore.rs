@@ -2,12 +2,27 @@
 
 use std::sync::Arc;
 
-use crate::{
+use super::{
     choices::{Alternative, ChoicePoint, Choices, Guide, Surprise},
-    judge::Finding,
-    scenario::Scenario,
-    simulate::{Outcome, SimulationError},
+    observer::Finding,
+    outcome::{Outcome, SimulationError},
 };
+
+/// A scenario that can be run with surprises.
+pub trait Schedule: Clone {
+    /// Runs the scenario once. With a guide, the choices contain its choice points.
+    fn run_guided(&self, guide: Option<Guide>) -> Result<(Outcome, Arc<Choices>), SimulationError>;
+
+    /// Surprises of the scenario.
+    fn surprises(&self) -> &[Surprise];
+
+    /// The scenario with these surprises.
+    #[must_use]
+    fn with_surprises(&self, surprises: &[Surprise]) -> Self;
+
+    /// `true` if the effect of the scenario is that without surprises.
+    fn has_comparable_effect(&self) -> bool;
+}
 
 /// A rule in addition to those of the simulation. Returns a description of a violation.
 pub type ExtraRule = fn(&Outcome) -> Option<String>;
@@ -17,8 +32,8 @@ pub type ExtraRule = fn(&Outcome) -> Option<String>;
 /// A schedule is a run of the scenario with some surprises. The schedules are a tree: a child has one surprise more than
 /// its parent, at a later choice point. A schedule that violates a rule has no children.
 #[derive(Debug)]
-pub struct Explorer {
-    scenario: Scenario,
+pub struct Explorer<S> {
+    scenario: S,
     surprises: usize,
     /// The last level of the tree is run in parts of this size, one schedule each.
     share: usize,
@@ -58,9 +73,9 @@ struct Parent {
     next: usize,
 }
 
-impl Explorer {
+impl<S: Schedule> Explorer<S> {
     /// Runs the scenario without surprises. The other schedules have at most `surprises`.
-    pub fn new(scenario: Scenario, surprises: usize) -> Result<Self, SimulationError> {
+    pub fn new(scenario: S, surprises: usize) -> Result<Self, SimulationError> {
         let guide = Guide::default();
         let (outcome, choices) = scenario.run_guided(Some(guide))?;
         let points = choices.take_points().into();
@@ -106,8 +121,8 @@ impl Explorer {
     }
 
     /// The scenario with surprises.
-    pub fn schedule(&self, surprises: &[Surprise]) -> Scenario {
-        Scenario { surprises: surprises.to_vec(), ..self.scenario.clone() }
+    pub fn schedule(&self, surprises: &[Surprise]) -> S {
+        self.scenario.with_surprises(surprises)
     }
 
     /// Runs a schedule with one surprise, and all schedules that extend it.
@@ -162,7 +177,7 @@ impl Explorer {
 
     /// Applies the rules for the end that compare runs.
     fn judge(&self, surprises: &[Surprise], choices: &Choices, outcome: &mut Outcome) {
-        if outcome.has_no_findings() && !self.scenario.has_restore() {
+        if outcome.has_no_findings() && self.scenario.has_comparable_effect() {
             outcome.compare_effect(&self.outcome.effect);
             let is_killed = |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
             if surprises.iter().all(is_killed) && !choices.has_overlap() {

@@ -20,10 +20,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::{
-    host::Process,
-    scenario::{FaultEffect, Scenario},
-};
+use super::{faults::FaultEffect, host::Process};
 
 /// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of a pod.
 const LONG: u64 = 4_000;
@@ -88,7 +85,7 @@ pub struct Surprise {
 
 /// A kind of step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StepKind {
+pub enum StepKind {
     Write,
     Read,
     Lease,
@@ -101,7 +98,7 @@ pub(crate) enum StepKind {
 impl StepKind {
     /// Outcomes other than the default. A process that is killed before a write is the process that is killed after its
     /// previous write.
-    pub(crate) fn alternatives(self) -> &'static [Alternative] {
+    pub fn alternatives(self) -> &'static [Alternative] {
         use Alternative::{
             CloseWatch, Cut, DelayAnswer, DelayRequest, ExpireWatch, Hold, HoldBriefly, KillAfter,
             KillBefore, Late, Later, LoseAnswer, LoseRequest, Refuse, SlowStart, SlowStop, Stop,
@@ -121,7 +118,7 @@ impl StepKind {
 
 impl Alternative {
     /// Fault of the request or the watch with this outcome. `None` for pods and users.
-    pub(crate) fn effect(self) -> Option<FaultEffect> {
+    pub fn effect(self) -> Option<FaultEffect> {
         Some(match self {
             Self::LoseRequest => FaultEffect::LoseRequest,
             Self::LoseAnswer => FaultEffect::LoseAnswer,
@@ -148,30 +145,30 @@ impl Alternative {
 }
 
 /// Delay of slow pods, late users and late timers.
-pub(crate) fn delay() -> Duration {
+pub fn delay() -> Duration {
     Duration::from_millis(LONG)
 }
 
 /// A choice point of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct ChoicePoint {
-    pub(crate) step: Arc<str>,
-    pub(crate) nth: u32,
-    pub(crate) kind: StepKind,
-    pub(crate) fingerprint: u64,
+pub struct ChoicePoint {
+    pub step: Arc<str>,
+    pub nth: u32,
+    pub kind: StepKind,
+    pub fingerprint: u64,
 }
 
 /// Run that the explored run extends by its last surprise.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Guide {
+pub struct Guide {
     /// Choice points of that run. Empty if there is none.
-    pub(crate) parent: Arc<[ChoicePoint]>,
+    pub parent: Arc<[ChoicePoint]>,
     /// `true` if the run ends as soon as it has the fingerprint of its parent again.
-    pub(crate) reduce: bool,
+    pub reduce: bool,
 }
 
 /// Decides and records the choices of one run.
-pub(crate) struct Choices {
+pub struct Choices {
     clock: Arc<dyn Clock>,
     is_on: bool,
     /// `None` if choice points are not recorded.
@@ -228,11 +225,11 @@ fn hash(of: impl Hash) -> u64 {
 }
 
 impl Choices {
-    pub(crate) fn new(clock: &Arc<dyn Clock>, scenario: &Scenario, guide: Option<Guide>) -> Arc<Self> {
-        let state = State { left: scenario.surprises.clone(), ..State::default() };
+    pub fn new(clock: &Arc<dyn Clock>, surprises: &[Surprise], guide: Option<Guide>) -> Arc<Self> {
+        let state = State { left: surprises.to_vec(), ..State::default() };
         Arc::new(Self {
             clock: Arc::clone(clock),
-            is_on: guide.is_some() || !scenario.surprises.is_empty(),
+            is_on: guide.is_some() || !surprises.is_empty(),
             guide,
             state: Mutex::new(state),
             rejoined: Notify::new(),
@@ -240,12 +237,12 @@ impl Choices {
     }
 
     /// `true` if the scenario has surprises or is explored.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// Returns the surprise at the next step of this name, if there is one.
-    pub(crate) fn choose(&self, step: &str, kind: StepKind) -> Option<Alternative> {
+    pub fn choose(&self, step: &str, kind: StepKind) -> Option<Alternative> {
         if !self.is_on {
             return None;
         }
@@ -288,19 +285,19 @@ impl Choices {
     }
 
     /// Waits until the run has done the same steps as its parent, and no effect of its last surprise is left.
-    pub(crate) async fn rejoined(&self) {
+    pub async fn rejoined(&self) {
         self.rejoined.notified().await;
     }
 
     /// Adds a request of a process, or a response to it, to the trace.
-    pub(crate) fn trace_request(&self, process: &Process, what: impl Hash) {
+    pub fn trace_request(&self, process: &Process, what: impl Hash) {
         if self.guide.is_some() {
             self.state.lock().trace.push(&format!("{process:?}"), what);
         }
     }
 
     /// Adds events that a process receives to the trace.
-    pub(crate) fn trace_received(&self, process: &Process, path: &str, events: usize) {
+    pub fn trace_received(&self, process: &Process, path: &str, events: usize) {
         if self.guide.is_some() {
             let mut state = self.state.lock();
             let sequence = format!("{process:?} {path}");
@@ -311,7 +308,7 @@ impl Choices {
     }
 
     /// Adds a change of the store to the trace.
-    pub(crate) fn trace_change(&self, event: &WatchEvent) {
+    pub fn trace_change(&self, event: &WatchEvent) {
         if self.guide.is_none() {
             return;
         }
@@ -332,22 +329,22 @@ impl Choices {
     }
 
     /// Ends all choices.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.state.lock().is_over = true;
     }
 
     /// Time at which the effects of all surprises end.
-    pub(crate) fn effects_end(&self) -> Duration {
+    pub fn effects_end(&self) -> Duration {
         self.state.lock().effects_end
     }
 
     /// `true` if a user has acted while surprises had effects.
-    pub(crate) fn has_overlap(&self) -> bool {
+    pub fn has_overlap(&self) -> bool {
         self.state.lock().has_overlap
     }
 
     /// A surprise that did not happen, or the first step that differs from the parent.
-    pub(crate) fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         let state = self.state.lock();
         if let Some(step) = &state.diverged {
             return Some(format!("the run before its last surprise differs from its parent at {step}"));
@@ -357,12 +354,12 @@ impl Choices {
     }
 
     /// `true` if the run was ended because it did the same steps as its parent.
-    pub(crate) fn is_rejoined(&self) -> bool {
+    pub fn is_rejoined(&self) -> bool {
         self.state.lock().is_rejoined
     }
 
     /// Choice points of the run.
-    pub(crate) fn take_points(&self) -> Vec<ChoicePoint> {
+    pub fn take_points(&self) -> Vec<ChoicePoint> {
         std::mem::take(&mut self.state.lock().points)
     }
 }

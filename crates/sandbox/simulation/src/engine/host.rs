@@ -21,11 +21,11 @@ use kcm_runtime::{SyncMetrics, SyncResult};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{choices, draw::ScenarioRandom, network::Network};
+use super::{choices, network::Network, random::ScenarioRandom};
 
 /// A machine that runs one manager at a time.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub struct Host {
     clock: Arc<dyn Clock>,
     /// Time by which the wall clock is ahead.
     skew: Mutex<SignedDuration>,
@@ -34,30 +34,30 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { clock, skew: Mutex::default(), cuts: Count::default() })
     }
 
-    pub(crate) fn step_wall_clock(&self, by: SignedDuration) {
+    pub fn step_wall_clock(&self, by: SignedDuration) {
         let mut skew = self.skew.lock();
         *skew = skew.saturating_add(by);
     }
 
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.cuts.raise();
     }
 
-    pub(crate) fn reconnect(&self) {
+    pub fn reconnect(&self) {
         self.cuts.lower();
     }
 
-    pub(crate) fn end_faults(&self) {
+    pub fn end_faults(&self) {
         self.cuts.clear();
         *self.skew.lock() = SignedDuration::ZERO;
     }
 
     /// Waits until packets pass.
-    pub(crate) async fn connected(&self) {
+    pub async fn connected(&self) {
         self.cuts.zero().await;
     }
 }
@@ -100,13 +100,13 @@ impl Count {
 }
 
 /// One life of a manager.
-pub(crate) struct Process {
+pub struct Process {
     /// Position of the manager.
-    pub(crate) manager: usize,
+    pub manager: usize,
     /// Number of the life, from 1.
-    pub(crate) life: u32,
-    pub(crate) host: Arc<Host>,
-    pub(crate) random: ScenarioRandom,
+    pub life: u32,
+    pub host: Arc<Host>,
+    pub random: ScenarioRandom,
     is_dead: AtomicBool,
     /// Number of reasons for which the process is stopped.
     stops: Count,
@@ -117,7 +117,7 @@ pub(crate) struct Process {
 
 /// Part of a collection's history that a process has seen.
 #[derive(Debug, Clone)]
-pub(crate) enum ObservedHistory {
+pub enum ObservedHistory {
     /// Everything up to this time.
     UpTo(Timestamp),
     /// All that the watch cache with this lag shows.
@@ -146,7 +146,7 @@ struct WatchedCollections {
 }
 
 impl Process {
-    pub(crate) fn new(manager: usize, life: u32, host: &Arc<Host>, seed: u64) -> Arc<Self> {
+    pub fn new(manager: usize, life: u32, host: &Arc<Host>, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             manager,
             life,
@@ -159,44 +159,44 @@ impl Process {
         })
     }
 
-    pub(crate) fn exit(&self) {
+    pub fn exit(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stops.raise();
     }
 
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.stops.lower();
     }
 
-    pub(crate) fn resume_permanently(&self) {
+    pub fn resume_permanently(&self) {
         self.stops.clear();
     }
 
     /// Waits until the process runs; for ever if it is dead.
-    pub(crate) async fn running(&self) {
+    pub async fn running(&self) {
         self.stops.zero().await;
         if self.is_dead() {
             std::future::pending::<()>().await;
         }
     }
 
-    pub(crate) fn identity(&self) -> Option<String> {
+    pub fn identity(&self) -> Option<String> {
         self.identity.lock().clone()
     }
 
-    pub(crate) fn set_identity(&self, identity: &str) {
+    pub fn set_identity(&self, identity: &str) {
         *self.identity.lock() = Some(identity.to_owned());
     }
 
     /// Begins a watch on the collection at `path`, and returns its number.
-    pub(crate) fn begin_watch(&self, path: &str) -> u64 {
+    pub fn begin_watch(&self, path: &str) -> u64 {
         let mut views = self.views.lock();
         let watches = views.watches.entry(path.to_owned()).or_default();
         *watches += 1;
@@ -204,7 +204,7 @@ impl Process {
     }
 
     /// Notes how much of the collection at `path` has been seen by a watch.
-    pub(crate) fn record_observed(&self, path: &str, watch: u64, what: ObservedHistory) {
+    pub fn record_observed(&self, path: &str, watch: u64, what: ObservedHistory) {
         let mut views = self.views.lock();
         if views.watches.get(path) != Some(&watch) {
             return;
@@ -218,12 +218,12 @@ impl Process {
     }
 
     /// Time up to which the collection at `path` has been seen, if it was watched before.
-    pub(crate) fn seen(&self, path: &str, now: Timestamp) -> Option<Timestamp> {
+    pub fn seen(&self, path: &str, now: Timestamp) -> Option<Timestamp> {
         self.views.lock().seen.get(path).map(|seen| seen.time(now))
     }
 
     /// Notes that a watch on the collection at `path` is over: the process does not receive changes from `now` on.
-    pub(crate) fn watch_ended(&self, path: &str, watch: u64, now: Timestamp) {
+    pub fn watch_ended(&self, path: &str, watch: u64, now: Timestamp) {
         let mut views = self.views.lock();
         if views.watches.get(path) != Some(&watch) {
             return;
@@ -234,24 +234,24 @@ impl Process {
     }
 
     /// The oldest state that a write sent at `now` may be based on.
-    pub(crate) fn basis(&self, now: Timestamp) -> Timestamp {
+    pub fn basis(&self, now: Timestamp) -> Timestamp {
         let views = self.views.lock();
         let busy = views.busy.values().map(|(_, since)| *since);
         busy.fold(views.seen_until(now), Timestamp::min)
     }
 
     /// Number of syncs begun so far.
-    pub(crate) fn syncs(&self) -> u64 {
+    pub fn syncs(&self) -> u64 {
         self.views.lock().syncs
     }
 
     /// The clock of the process. Its timers are choice points.
-    pub(crate) fn clock(self: &Arc<Self>, network: &Arc<Network>) -> Arc<dyn Clock> {
+    pub fn clock(self: &Arc<Self>, network: &Arc<Network>) -> Arc<dyn Clock> {
         Arc::new(ProcessClock { process: Arc::clone(self), network: Arc::clone(network) })
     }
 
     /// Observes the syncs of a controller.
-    pub(crate) fn sync_metrics(self: &Arc<Self>, controller: &str) -> Arc<dyn SyncMetrics> {
+    pub fn sync_metrics(self: &Arc<Self>, controller: &str) -> Arc<dyn SyncMetrics> {
         Arc::new(Syncs { process: Arc::clone(self), controller: controller.to_owned() })
     }
 }

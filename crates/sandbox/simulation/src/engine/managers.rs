@@ -2,37 +2,36 @@
 
 use std::{
     fmt,
+    pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use jiff::SignedDuration;
-use kcm_client::{ClientFactory, ClientOptions, RateLimit};
-use kcm_clock::{Clock, Random, SeededRandom};
-use kcm_controller_manager::{
-    ControllerFeatures, ControllerSelection, Dependencies, LeaderElectionSettings, ManagerConfig, RunError,
-    UnknownControllers, user_agent,
-};
+use kcm_clock::Clock;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+use super::{
+    faults::Incident,
     host::{Host, Process},
     network::{Network, ProcessConnection},
-    scenario::{Incident, ManagerSettings},
 };
 
-const CONTROLLERS: [&str; 3] =
-    ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
+/// Program that all managers of a cluster run.
+pub trait ManagerProgram: Send + Sync {
+    /// Runs one life of a manager until it exits. Returns the error with which it exits.
+    fn run(&self, connection: ProcessConnection, seed: u64, stop: CancellationToken) -> Execution;
+}
 
-/// Timeout of requests, in place of the pings of HTTP/2, which find a silent connection dead.
-const SILENT_CONNECTION: Duration = Duration::from_secs(60);
+/// Execution of a program.
+pub type Execution = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// All managers of a cluster.
-pub(crate) struct ManagerGroup {
+pub struct ManagerGroup {
     clock: Arc<dyn Clock>,
-    config: ManagerConfig,
+    program: Arc<dyn ManagerProgram>,
     seed: u64,
     restart_after: Duration,
     network: OnceLock<Arc<Network>>,
@@ -53,43 +52,26 @@ struct ManagerState {
 }
 
 impl ManagerGroup {
-    pub(crate) fn new(
+    pub fn new(
         clock: &Arc<dyn Clock>,
-        settings: &ManagerSettings,
+        program: Arc<dyn ManagerProgram>,
+        count: usize,
+        restart_after: Duration,
         seed: u64,
-    ) -> Result<Arc<Self>, UnknownControllers> {
-        let lease = Duration::from_secs(settings.lease);
-        let config = ManagerConfig {
-            controllers: ControllerSelection::new(&CONTROLLERS.map(str::to_owned))?,
-            concurrent_deployment_syncs: settings.workers,
-            concurrent_replica_set_syncs: settings.workers,
-            concurrent_replication_controller_syncs: settings.workers,
-            rate_limit: RateLimit { qps: f64::from(settings.qps), burst: settings.qps * 3 / 2 },
-            leader_election: (settings.lease > 0).then(|| LeaderElectionSettings {
-                lease_duration: lease,
-                renew_deadline: lease * 2 / 3,
-                retry_period: lease * 2 / 15,
-                ..LeaderElectionSettings::new("kube-system", "kube-controller-manager-rs")
-            }),
-            features: ControllerFeatures {
-                deployment_replica_set_terminating_replicas: settings.terminating_replicas,
-                ..ControllerFeatures::default()
-            },
-            ..ManagerConfig::default()
-        };
+    ) -> Arc<Self> {
         let slot = |_| Slot { host: Host::new(Arc::clone(clock)), state: Mutex::default() };
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             clock: Arc::clone(clock),
-            config,
+            program,
             seed,
-            restart_after: Duration::from_millis(settings.restart_after),
+            restart_after,
             network: OnceLock::new(),
-            slots: (0..settings.count).map(slot).collect(),
-        }))
+            slots: (0..count).map(slot).collect(),
+        })
     }
 
     /// Starts all managers.
-    pub(crate) fn start(self: &Arc<Self>, network: &Arc<Network>) {
+    pub fn start(self: &Arc<Self>, network: &Arc<Network>) {
         // It is called once.
         let _ = self.network.set(Arc::clone(network));
         for manager in 0..self.slots.len() {
@@ -99,7 +81,7 @@ impl ManagerGroup {
 
     fn start_one(self: &Arc<Self>, manager: usize) {
         let (Some(slot), Some(network)) = (self.slots.get(manager), self.network.get()) else { return };
-        network.judge.manager_starts();
+        network.observer.process_starts();
         let mut life = slot.state.lock();
         life.number += 1;
         let seed = self.seed ^ (u64::from(life.number) << 32) ^ ((manager as u64 + 1) << 56);
@@ -109,27 +91,13 @@ impl ManagerGroup {
             network: Arc::clone(network),
             managers_of_cluster: Arc::clone(self),
         };
-        let clock = process.clock(network);
-        let options = ClientOptions {
-            timeout: Some(SILENT_CONNECTION),
-            ..ClientOptions::new(user_agent(), Arc::clone(&clock))
-        };
-        let clients = ClientFactory::in_process(link, options);
-        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(!seed));
-        let observed = Arc::clone(&process);
-        let mut dependencies = Dependencies::new(&clients, &clock, &random);
-        dependencies.manager.syncs = Some(Arc::new(move |controller| observed.sync_metrics(controller)));
         let shutdown = CancellationToken::new();
-        let (config, stop) = (self.config.clone(), shutdown.clone());
-        let run = async move {
-            let manager = kcm_controller_manager::manager(&config, &dependencies, format!("m{manager}"))?;
-            manager.run(stop).await
-        };
+        let run = self.program.run(link, seed, shutdown.clone());
         let (managers_of_cluster, own) = (Arc::clone(self), Arc::clone(&process));
         let task = tokio::spawn(async move {
-            let outcome: Result<(), RunError> = run.await;
+            let outcome = run.await;
             if let (Err(error), Some(network)) = (&outcome, managers_of_cluster.network.get()) {
-                network.judge.note(&format!("{own:?} exits: {error}"));
+                network.observer.note(&format!("{own:?} exits: {error}"));
             }
             managers_of_cluster.end(&own);
         });
@@ -162,17 +130,17 @@ impl ManagerGroup {
     }
 
     /// Kills a process.
-    pub(crate) fn kill(self: &Arc<Self>, process: &Arc<Process>) {
+    pub fn kill(self: &Arc<Self>, process: &Arc<Process>) {
         if let Some(network) = self.network.get() {
-            network.judge.note(&format!("{process:?} is killed"));
+            network.observer.note(&format!("{process:?} is killed"));
         }
         self.end(process);
     }
 
     /// Stops a process and continues it after `time`.
-    pub(crate) fn stop(&self, process: &Arc<Process>, time: Duration) {
+    pub fn stop(&self, process: &Arc<Process>, time: Duration) {
         if let Some(network) = self.network.get() {
-            network.judge.note(&format!("{process:?} is stopped for {time:?}"));
+            network.observer.note(&format!("{process:?} is stopped for {time:?}"));
         }
         process.stop();
         let (clock, process) = (Arc::clone(&self.clock), Arc::clone(process));
@@ -183,7 +151,7 @@ impl ManagerGroup {
     }
 
     /// Applies an incident.
-    pub(crate) fn apply_incident(self: &Arc<Self>, incident: &Incident) {
+    pub fn apply_incident(self: &Arc<Self>, incident: &Incident) {
         let slot = |manager: usize| self.slots.get(manager);
         let process = |manager: usize| slot(manager).and_then(|slot| slot.state.lock().process.clone());
         match *incident {
@@ -228,7 +196,7 @@ impl ManagerGroup {
     }
 
     /// Continues what is stopped, and reconnects what is cut off.
-    pub(crate) fn end_faults(&self) {
+    pub fn end_faults(&self) {
         for slot in &self.slots {
             slot.host.end_faults();
             if let Some(process) = &slot.state.lock().process {
@@ -238,7 +206,7 @@ impl ManagerGroup {
     }
 
     /// Syncs begun by the processes that run.
-    pub(crate) fn syncs(&self) -> u64 {
+    pub fn syncs(&self) -> u64 {
         let of = |slot: &Slot| slot.state.lock().process.as_ref().map_or(0, |process| process.syncs());
         self.slots.iter().map(of).sum()
     }

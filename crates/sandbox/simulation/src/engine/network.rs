@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    fmt::{self, Display},
     future::{pending, poll_fn},
     io,
     pin::{Pin, pin},
@@ -15,28 +16,27 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{Request, Response, StatusCode, header};
-use http_body::Frame;
+use http::{Request, Response, StatusCode, header, request::Parts};
+use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use jiff::Timestamp;
 use kcm_apiserver::{ApiBody, ApiServer, ApiService, WatchCacheLag};
-use kcm_client::Body;
 use kcm_clock::Clock;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tower::{BoxError, Service};
 
-use crate::{
+use super::{
     choices::{Alternative, Choices, StepKind},
+    faults::{FaultEffect, Incident, RequestFault, RequestSelector},
     host::{ObservedHistory, Process},
-    judge::{Judge, RequestOrigin},
     managers::ManagerGroup,
-    requests::{is_watch, kinds, request_step},
-    scenario::{FaultEffect, Incident, RequestFault, Requests, Scenario},
+    observer::{Observer, RequestOrigin},
+    step::{is_watch, request_step},
 };
 
 /// Body of an answer as it reaches a process.
-pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Chunk of the body of an answer, or its end.
 type Chunk = Option<Result<Frame<Bytes>, Infallible>>;
@@ -48,42 +48,57 @@ type Answer = Result<Response<ApiBody>, BoxError>;
 const PING_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Network that all processes share.
-#[derive(Debug)]
-pub(crate) struct Network {
-    pub(crate) clock: Arc<dyn Clock>,
+pub struct Network {
+    pub clock: Arc<dyn Clock>,
     /// API servers, and the lags of their watch caches.
     front_ends: Vec<(ApiService, WatchCacheLag)>,
-    pub(crate) judge: Arc<Judge>,
+    pub observer: Arc<dyn Observer>,
     choices: Arc<Choices>,
-    faults: Vec<RequestFault>,
+    faults: Vec<RequestFault<Arc<dyn RequestSelector>>>,
     is_healed: AtomicBool,
 }
 
+/// Configuration of a [`Network`].
+#[derive(Debug)]
+pub struct NetworkSettings {
+    /// API servers over one store.
+    pub front_ends: usize,
+    /// `true` if their watch caches may lag.
+    pub lags: bool,
+    pub faults: Vec<RequestFault<Arc<dyn RequestSelector>>>,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
+    }
+}
+
 impl Network {
-    pub(crate) fn new(
+    pub fn new(
         clock: Arc<dyn Clock>,
         server: &Arc<ApiServer>,
-        judge: Arc<Judge>,
+        observer: Arc<dyn Observer>,
         choices: &Arc<Choices>,
-        scenario: &Scenario,
+        settings: NetworkSettings,
     ) -> Self {
-        let lags = scenario.incidents.iter().any(|one| matches!(one.event, Incident::Lag { .. }));
+        let NetworkSettings { front_ends, lags, faults } = settings;
         let front_end = |_| {
             let lag = WatchCacheLag::new(Duration::ZERO);
             (if lags { server.service_lagging(lag.clone()) } else { server.service() }, lag)
         };
-        let front_ends = (0..scenario.front_ends.max(1)).map(front_end).collect();
+        let front_ends = (0..front_ends.max(1)).map(front_end).collect();
         Self {
             clock,
             front_ends,
-            judge,
+            observer,
             choices: Arc::clone(choices),
-            faults: scenario.faults.clone(),
+            faults,
             is_healed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn set_lag(&self, front_end: usize, lag: Duration) {
+    pub fn set_lag(&self, front_end: usize, lag: Duration) {
         if let Some((_, of_front_end)) = self.front_ends.get(front_end) {
             of_front_end.set(lag);
         }
@@ -95,23 +110,25 @@ impl Network {
     }
 
     /// Ends all faults.
-    pub(crate) fn end_faults(&self) {
+    pub fn end_faults(&self) {
         self.is_healed.store(true, Ordering::Relaxed);
         for (_, lag) in &self.front_ends {
             lag.set(Duration::ZERO);
         }
     }
 
-    fn draw(&self, process: &Process, requests: &[Requests], is_write: bool) -> Option<FaultEffect> {
+    fn draw(&self, process: &Process, request: &Parts, is_watch: bool) -> Option<FaultEffect> {
         if self.is_healed.load(Ordering::Relaxed) {
             return None;
         }
         let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
-        let due = |fault: &&RequestFault| {
-            let suits = is_write || !matches!(fault.effect, FaultEffect::Webhook { .. });
-            suits && (fault.from..fault.until).contains(&now) && requests.contains(&fault.requests)
+        let due = |fault: &&RequestFault<Arc<dyn RequestSelector>>| {
+            let suits = !request.method.is_safe() || !matches!(fault.effect, FaultEffect::Webhook { .. });
+            suits && (fault.from..fault.until).contains(&now) && fault.requests.selects(request, is_watch)
         };
-        let hits = |fault: &&RequestFault| process.random.below(1000) < fault.per_mille.into();
+        let hits = |fault: &&RequestFault<Arc<dyn RequestSelector>>| {
+            process.random.below(1000) < fault.per_mille.into()
+        };
         self.faults.iter().filter(due).find(hits).map(|fault| fault.effect)
     }
 
@@ -120,7 +137,7 @@ impl Network {
         if !self.choices.is_on() {
             return None;
         }
-        self.judge.catch_up();
+        self.observer.catch_up();
         self.choices.choose(step, kind).and_then(Alternative::effect)
     }
 
@@ -129,7 +146,7 @@ impl Network {
         if !self.choices.is_on() {
             return false;
         }
-        self.judge.catch_up();
+        self.observer.catch_up();
         self.choices.choose(&format!("m{} timer {timer}", process.manager), StepKind::Timer).is_some()
     }
 
@@ -139,9 +156,9 @@ impl Network {
         if request.method().is_safe() {
             return self.read(service, request).await;
         }
-        self.judge.begin(sender);
+        self.observer.begin(sender);
         let answer = service.clone().call(request).await;
-        self.judge.finish();
+        self.observer.finish();
         Ok(answer?)
     }
 
@@ -153,13 +170,16 @@ impl Network {
 
 /// Connection of one process to the API server.
 #[derive(Debug, Clone)]
-pub(crate) struct ProcessConnection {
-    pub(crate) process: Arc<Process>,
-    pub(crate) network: Arc<Network>,
-    pub(crate) managers_of_cluster: Arc<ManagerGroup>,
+pub struct ProcessConnection {
+    pub process: Arc<Process>,
+    pub network: Arc<Network>,
+    pub managers_of_cluster: Arc<ManagerGroup>,
 }
 
-impl Service<Request<Body>> for ProcessConnection {
+impl<B> Service<Request<B>> for ProcessConnection
+where
+    B: Body<Data: Send, Error: Display> + Send + 'static,
+{
     type Response = Response<AnswerBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
@@ -168,22 +188,25 @@ impl Service<Request<Body>> for ProcessConnection {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let link = self.clone();
         Box::pin(link.send(request))
     }
 }
 
 impl ProcessConnection {
-    async fn send(self, request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
+    async fn send<B: Body<Error: Display>>(
+        self,
+        request: Request<B>,
+    ) -> Result<Response<AnswerBody>, BoxError> {
         let Self { process, network, .. } = &self;
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|error| BoxError::from(error.to_string()))?.to_bytes();
         process.running().await;
+        network.observer.requested(process, &parts, &body);
         let is_watch = is_watch(&parts);
-        let kinds = kinds(&parts, is_watch);
         let is_write = !parts.method.is_safe();
-        let mut effect = network.draw(process, &kinds, is_write);
+        let mut effect = network.draw(process, &parts, is_watch);
         let step = request_step(process.manager, &parts.method, parts.uri.path());
         if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch) {
             effect = effect.or_else(|| network.choose(step, *kind));
@@ -204,7 +227,7 @@ impl ProcessConnection {
             _ => {}
         }
         if is_write {
-            network.judge.sent(process, &parts.method, parts.uri.path());
+            network.observer.sent(process, &parts.method, parts.uri.path());
         }
         let mut sender = RequestOrigin {
             process: Arc::clone(process),
@@ -224,7 +247,7 @@ impl ProcessConnection {
             }
             let path = parts.uri.path().to_owned();
             let Some((service, lag)) = network.front_end(process) else { return Err(broken()) };
-            network.judge.note(&format!("{process:?} watches {path}, {effect:?}, lag {:?}", lag.get()));
+            network.observer.note(&format!("{process:?} watches {path}, {effect:?}, lag {:?}", lag.get()));
             let answer = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
             return Ok(self.watch(&path, answer, effect, lag));
         }
@@ -233,25 +256,25 @@ impl ProcessConnection {
         let answer = match effect {
             Some(FaultEffect::LoseRequest) => return Err(broken()),
             Some(FaultEffect::LoseAnswer) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 network.execute(sender, request).await?;
                 return Err(broken());
             }
             Some(FaultEffect::Late { time }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 sender.is_abandoned = true;
                 self.execute_later(self.duration(1, time), sender, request);
                 return Err(broken());
             }
             Some(FaultEffect::Silence { executed }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 if executed {
                     network.execute(sender, request).await?;
                 }
                 return pending().await;
             }
             Some(FaultEffect::Crash { executed }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 if executed {
                     network.execute(sender, request).await?;
                 }
@@ -259,20 +282,20 @@ impl ProcessConnection {
                 return pending().await;
             }
             Some(FaultEffect::Refuse { code, retry_after }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 refusal(code, reason(code), "injected fault", retry_after)
             }
             Some(FaultEffect::Webhook { code: 403 }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 refusal(403, "Forbidden", "admission webhook \"w.example.com\" denied the request: no", None)
             }
             Some(FaultEffect::Webhook { code }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 let message = "Internal error occurred: failed calling webhook \"w.example.com\": timeout";
                 refusal(code, "InternalError", message, None)
             }
             Some(FaultEffect::DelayRequest { time }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 let time = self.duration(1, time);
                 if !network.choices.is_on() && process.random.once_in(2) {
                     sender.is_abandoned = true;
@@ -286,7 +309,7 @@ impl ProcessConnection {
                 }
             }
             Some(FaultEffect::DelayAnswer { time }) => {
-                network.judge.failed(&path);
+                network.observer.failed(&path);
                 let answer = network.execute(sender, request).await?;
                 network.clock.sleep(self.duration(1, time)).await;
                 whole(answer)

@@ -1,0 +1,15 @@
+//! Parts of the engine. They are public for simulations with scenarios of another type, and no documented interface.
+#![allow(missing_docs, reason = "no documented interface")]
+
+pub mod choices;
+pub mod explore;
+pub mod faults;
+pub mod files;
+pub mod host;
+pub mod managers;
+pub mod network;
+pub mod observer;
+pub mod outcome;
+pub mod random;
+pub mod shrink;
+pub mod step;

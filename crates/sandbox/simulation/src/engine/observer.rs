@@ -1,0 +1,65 @@
+//! Observers of the requests of processes, and their findings.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{Method, request::Parts};
+use jiff::Timestamp;
+
+use super::host::Process;
+
+/// Start of every simulation, in milliseconds since 1970.
+pub const START_MILLISECOND: i64 = 1_767_225_600_000;
+
+/// Origin of a request.
+#[derive(Debug, Clone)]
+pub struct RequestOrigin {
+    /// Sender.
+    pub process: Arc<Process>,
+    /// Oldest state that the request may be based on.
+    pub basis: Timestamp,
+    /// `true` if the client may have given the request up before it is executed.
+    pub is_abandoned: bool,
+}
+
+/// Violation of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Name of the rule, such as `surplus-pods`.
+    pub rule: String,
+    /// Description with object and write.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.what)
+    }
+}
+
+/// Observes the requests and processes of a simulation.
+pub trait Observer: Send + Sync {
+    /// A process has sent a request.
+    fn requested(&self, _process: &Process, _request: &Parts, _body: &Bytes) {}
+
+    /// A process has sent a write.
+    fn sent(&self, process: &Process, method: &Method, path: &str);
+
+    /// A process starts.
+    fn process_starts(&self);
+
+    /// A request was refused by a fault, or is not answered in time.
+    fn failed(&self, path: &str);
+
+    /// The request that is executed next is that of `sender`.
+    fn begin(&self, sender: RequestOrigin);
+
+    /// The request was executed.
+    fn finish(&self);
+
+    /// Takes in what others have done.
+    fn catch_up(&self);
+
+    /// Adds a line to the log.
+    fn note(&self, what: &str);
+}

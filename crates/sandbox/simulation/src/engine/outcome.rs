@@ -1,0 +1,84 @@
+//! Results of runs.
+
+use std::{collections::BTreeMap, fmt};
+
+use kcm_apiserver::ApiStatus;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::observer::Finding;
+
+/// Effect that depends on the order of events. It is not compared with that of another run.
+pub const NOT_COMPARED: &str = "not compared";
+
+/// Result of a scenario.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// Violations of rules.
+    pub findings: Vec<Finding>,
+    /// Writes of managers and incidents, in order.
+    pub log: Vec<String>,
+    /// Writes of managers, leases and events apart.
+    pub writes: u64,
+    /// Effect, by workload.
+    pub effect: BTreeMap<String, Value>,
+    /// Names, revisions and reasons, by workload.
+    pub details: BTreeMap<String, Value>,
+}
+
+/// A simulation that could not be run.
+#[derive(Debug, Error)]
+pub enum SimulationError {
+    /// The runtime cannot be built.
+    #[error("failed to build a runtime: {0}")]
+    Runtime(#[from] std::io::Error),
+    /// The server refuses what every cluster has.
+    #[error("failed to set up the cluster: {0}")]
+    Cluster(#[from] ApiStatus),
+    /// The controllers cannot be built.
+    #[error("failed to build the controllers: {0}")]
+    Controllers(String),
+}
+
+impl Outcome {
+    /// `true` if no rule was violated.
+    pub fn has_no_findings(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// Adds a finding for each workload whose effect is another than without faults.
+    pub fn compare_effect(&mut self, calm: &BTreeMap<String, Value>) {
+        for (workload, effect) in calm {
+            let own = self.effect.get(workload).cloned().unwrap_or_default();
+            if own != *effect && own != NOT_COMPARED && *effect != NOT_COMPARED {
+                let what = format!("{workload} is {own}, and without faults {effect}");
+                self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
+            }
+        }
+    }
+
+    /// Adds a finding for each workload with other names, revisions or reasons than without surprises.
+    pub fn compare_details(&mut self, calm: &BTreeMap<String, Value>) {
+        let others = self.details.iter().filter(|(name, details)| calm.get(*name) != Some(*details));
+        let what = |(name, details): (&String, &Value)| {
+            let calm = calm.get(name).unwrap_or_default();
+            format!("{name} is {details}, and without surprises {calm}")
+        };
+        let findings = others.map(what).map(|what| Finding { rule: "equal-details".to_owned(), what });
+        self.findings.extend(findings.collect::<Vec<_>>());
+    }
+
+    /// Names of the rules that were violated, each once.
+    pub fn rules(&self) -> Vec<&str> {
+        let mut rules: Vec<&str> = self.findings.iter().map(|finding| finding.rule.as_str()).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        rules
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
+    }
+}

@@ -1,0 +1,75 @@
+//! Makes scenarios that fail as small as they can be.
+
+use super::{choices::Surprise, explore::Schedule};
+
+/// Runs after which shrinking ends.
+const MAX_RUNS: usize = 400;
+
+/// Largest change of the numbers of surprises, in sum, with which a smaller scenario is tried. What is left out changes the
+/// number of steps before a surprise.
+const MAX_SHIFT: u32 = 3;
+
+/// A part of a scenario that may be left out, or made smaller.
+#[derive(Debug, Clone, Copy)]
+pub struct Reduction<S> {
+    /// Number of such parts.
+    pub len: fn(&S) -> usize,
+    /// Reduces the part at a position.
+    pub reduce: fn(&mut S, usize),
+}
+
+/// Returns the scenario with as little in it as fails, with the same or with other numbers of its surprises.
+pub fn shrink<S: Schedule + PartialEq, E>(
+    scenario: S,
+    reductions: &[Reduction<S>],
+    fails: impl Fn(&S) -> Result<bool, E>,
+) -> Result<S, E> {
+    let (mut best, mut left) = (scenario, MAX_RUNS);
+    loop {
+        let mut is_smaller = false;
+        for Reduction { len, reduce } in reductions {
+            for at in (0..len(&best)).rev() {
+                let mut smaller = best.clone();
+                if at < len(&best) {
+                    reduce(&mut smaller, at);
+                }
+                if smaller == best {
+                    continue;
+                }
+                for surprises in shifted(smaller.surprises()) {
+                    if left == 0 {
+                        break;
+                    }
+                    left -= 1;
+                    let candidate = smaller.with_surprises(&surprises);
+                    if fails(&candidate)? {
+                        (best, is_smaller) = (candidate, true);
+                        break;
+                    }
+                }
+            }
+        }
+        if !is_smaller {
+            return Ok(best);
+        }
+    }
+}
+
+/// The surprises with their own and with other numbers, smallest change first.
+fn shifted(surprises: &[Surprise]) -> Vec<Vec<Surprise>> {
+    let mut all = vec![(0, Vec::new())];
+    for surprise in surprises {
+        let numbers = surprise.nth.saturating_sub(MAX_SHIFT).max(1)..=surprise.nth + MAX_SHIFT;
+        let extended = |(shift, before): &(u32, Vec<Surprise>)| {
+            let (shift, before) = (*shift, before.clone());
+            numbers.clone().map(move |nth| {
+                let mut surprises = before.clone();
+                surprises.push(Surprise { nth, ..surprise.clone() });
+                (shift + nth.abs_diff(surprise.nth), surprises)
+            })
+        };
+        all = all.iter().flat_map(extended).filter(|(shift, _)| *shift <= MAX_SHIFT).collect();
+    }
+    all.sort_by_key(|(shift, _)| *shift);
+    all.into_iter().map(|(_, surprises)| surprises).collect()
+}

@@ -1,0 +1,72 @@
+//! Names of the steps of requests.
+
+use http::{Method, request::Parts};
+
+use super::choices::StepKind;
+
+/// `true` for a watch, streaming lists among them.
+pub fn is_watch(parts: &Parts) -> bool {
+    parts.method == Method::GET && parts.uri.query().is_some_and(|query| query.contains("watch=true"))
+}
+
+/// Verb of a request, and the plural name of its resource with its subresource, such as `update` and `pods/status`.
+/// `None` if the path names no resource.
+pub fn verb_and_resource(method: &Method, path: &str) -> Option<(&'static str, String)> {
+    let mut words: Vec<&str> = path.split('/').skip(1).collect();
+    // `api/v1` or `apis/GROUP/VERSION`, then `namespaces/NAME` or nothing, then the resource.
+    words.drain(..words.len().min(if words.first() == Some(&"api") { 2 } else { 3 }));
+    if words.len() > 2 && words.first() == Some(&"namespaces") {
+        words.drain(..2);
+    }
+    let resource = *words.first()?;
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ if words.len() > 1 => "get",
+        _ => "list",
+    };
+    let part = words.get(2).map(|part| format!("/{part}")).unwrap_or_default();
+    Some((verb, format!("{resource}{part}")))
+}
+
+/// Name and kind of the step of a request. `None` if nothing depends on the request.
+pub fn request_step(manager: usize, method: &Method, path: &str) -> Option<(String, StepKind)> {
+    let (verb, resource) = verb_and_resource(method, path)?;
+    let kind = match &*resource {
+        "events" => return None,
+        "leases" => StepKind::Lease,
+        _ if method.is_safe() => StepKind::Read,
+        _ => StepKind::Write,
+    };
+    Some((format!("m{manager} {verb} {resource}"), kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_named_by_verb_and_resource() {
+        for (method, path, name, kind) in [
+            (Method::POST, "/api/v1/namespaces/n/pods", "m0 create pods", StepKind::Write),
+            (
+                Method::PUT,
+                "/apis/apps/v1/namespaces/n/replicasets/r/status",
+                "m0 update replicasets/status",
+                StepKind::Write,
+            ),
+            (Method::GET, "/apis/apps/v1/replicasets", "m0 list replicasets", StepKind::Read),
+            (
+                Method::PUT,
+                "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
+                "m0 update leases",
+                StepKind::Lease,
+            ),
+        ] {
+            assert_eq!(request_step(0, &method, path), Some((name.to_owned(), kind)), "{path}");
+        }
+        assert_eq!(request_step(0, &Method::POST, "/api/v1/namespaces/n/events"), None);
+    }
+}
