@@ -190,8 +190,8 @@ impl<'a> Snapshot<'a> {
         effect
     }
 
-    /// Revision and conditions of each Deployment, and names, revisions and sizes of its ReplicaSets. They do not depend on a
-    /// process that is killed and replaced before the next action of a user.
+    /// Revision and conditions of each Deployment, and names, revisions and sizes of its ReplicaSets. They are the same if a
+    /// process is killed and replaced before the next action of a user.
     pub(crate) fn details(&self) -> BTreeMap<String, Value> {
         let revision = |object: &Object| json!(object.annotation("deployment.kubernetes.io/revision"));
         let deployments =

@@ -11,7 +11,7 @@ pub(crate) use kcm_simulation::{Outcome, SimulationError, engine::random::random
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    choices::{self, Choices, Guide, StepKind, Surprise},
+    choices::{self, Alternative, Choices, Guide, StepKind, Surprise},
     draw::LARGE_WORKLOAD,
     effect::Snapshot,
     explore::Schedule,
@@ -60,10 +60,7 @@ impl Scenario {
     /// Runs the scenario in simulated time, then without faults, and compares the effects.
     pub fn run(&self) -> Result<Outcome, SimulationError> {
         let mut outcome = self.run_once()?;
-        let has_faults = !(self.incidents.is_empty()
-            && self.faults.is_empty()
-            && self.webhooks.is_empty()
-            && self.surprises.is_empty());
+        let has_faults = self.has_faults() || !self.surprises.is_empty();
         // A restore takes the actions of users back.
         if has_faults && !self.has_restore() && outcome.has_no_findings() {
             let calm = self.without_faults().run_once()?;
@@ -82,6 +79,18 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    fn has_faults(&self) -> bool {
+        !(self.incidents.is_empty() && self.faults.is_empty() && self.webhooks.is_empty())
+    }
+
+    /// `true` if nothing happens to the managers but that surprises kill them.
+    fn has_only_kills(&self) -> bool {
+        let is_kill = |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
+        !self.has_faults() && self.surprises.iter().all(is_kill)
+    }
+}
+
 impl Schedule for Scenario {
     fn run_guided(&self, guide: Option<Guide>) -> Result<(Outcome, Arc<Choices>), SimulationError> {
         let runtime =
@@ -97,8 +106,10 @@ impl Schedule for Scenario {
         Self { surprises: surprises.to_vec(), ..self.clone() }
     }
 
-    fn has_comparable_effect(&self) -> bool {
-        !self.has_restore()
+    fn compare(&self, outcome: &mut Outcome, calm: &Outcome) {
+        if !self.has_restore() {
+            outcome.compare_effect(&calm.effect);
+        }
     }
 }
 
@@ -186,13 +197,17 @@ async fn simulate(
     };
     cluster.judge.catch_up();
     let snapshot = Snapshot::take(&cluster.server, &cluster.scenario);
-    let (mut effect, details) = (snapshot.effect(), snapshot.details());
+    let mut effect = snapshot.effect();
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
+    let has_details = cluster.scenario.has_only_kills() && !choices.has_overlap();
+    effect.extend(snapshot.details().into_iter().map(|(name, details)| {
+        (format!("{name} in detail"), if has_details { details } else { NOT_COMPARED.into() })
+    }));
     if let Some(failure) = choices.failure() {
         cluster.judge.find("surprise", failure);
     }
     let (findings, writes) = (cluster.judge.findings(), cluster.judge.writes());
-    Ok((Outcome { findings, log: cluster.judge.take_log(), writes, effect, details }, choices))
+    Ok((Outcome { findings, log: cluster.judge.take_log(), writes, effect, ..Outcome::default() }, choices))
 }
 
 impl Cluster {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    choices::{Alternative, ChoicePoint, Choices, Guide, Surprise},
+    choices::{ChoicePoint, Choices, Guide, Surprise},
     observer::Finding,
     outcome::{Outcome, SimulationError},
 };
@@ -20,8 +20,8 @@ pub trait Schedule: Clone {
     #[must_use]
     fn with_surprises(&self, surprises: &[Surprise]) -> Self;
 
-    /// `true` if the effect of the scenario is that without surprises.
-    fn has_comparable_effect(&self) -> bool;
+    /// Compares an outcome with that without surprises. Adds findings to the outcome.
+    fn compare(&self, outcome: &mut Outcome, calm: &Outcome);
 }
 
 /// A rule in addition to those of the simulation. Returns a description of a violation.
@@ -157,7 +157,7 @@ impl<S: Schedule> Explorer<S> {
             report.rejoined += 1;
             return Ok(());
         }
-        self.judge(&surprises, &choices, &mut outcome);
+        self.judge(&mut outcome);
         if !outcome.has_no_findings() {
             report.violations.push(Violation { surprises, findings: outcome.findings });
             return Ok(());
@@ -176,13 +176,9 @@ impl<S: Schedule> Explorer<S> {
     }
 
     /// Applies the rules for the end that compare runs.
-    fn judge(&self, surprises: &[Surprise], choices: &Choices, outcome: &mut Outcome) {
-        if outcome.has_no_findings() && self.scenario.has_comparable_effect() {
-            outcome.compare_effect(&self.outcome.effect);
-            let is_killed = |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
-            if surprises.iter().all(is_killed) && !choices.has_overlap() {
-                outcome.compare_details(&self.outcome.details);
-            }
+    fn judge(&self, outcome: &mut Outcome) {
+        if outcome.has_no_findings() {
+            self.scenario.compare(outcome, &self.outcome);
         }
         if let Some(what) = self.extra.and_then(|rule| rule(outcome)) {
             outcome.findings.push(Finding { rule: "extra".to_owned(), what });

@@ -20,10 +20,12 @@ pub struct Outcome {
     pub log: Vec<String>,
     /// Writes of managers, leases and events apart.
     pub writes: u64,
-    /// Effect, by workload.
+    /// Effect, by object.
     pub effect: BTreeMap<String, Value>,
-    /// Names, revisions and reasons, by workload.
-    pub details: BTreeMap<String, Value>,
+    /// Requests of the operator, if they were recorded.
+    pub requests: Vec<String>,
+    /// Number of creations and deletions by the operator, by object.
+    pub counts: BTreeMap<String, u64>,
 }
 
 /// A simulation that could not be run.
@@ -55,17 +57,6 @@ impl Outcome {
                 self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
             }
         }
-    }
-
-    /// Adds a finding for each workload with other names, revisions or reasons than without surprises.
-    pub fn compare_details(&mut self, calm: &BTreeMap<String, Value>) {
-        let others = self.details.iter().filter(|(name, details)| calm.get(*name) != Some(*details));
-        let what = |(name, details): (&String, &Value)| {
-            let calm = calm.get(name).unwrap_or_default();
-            format!("{name} is {details}, and without surprises {calm}")
-        };
-        let findings = others.map(what).map(|what| Finding { rule: "equal-details".to_owned(), what });
-        self.findings.extend(findings.collect::<Vec<_>>());
     }
 
     /// Names of the rules that were violated, each once.

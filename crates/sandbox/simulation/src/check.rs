@@ -1,0 +1,194 @@
+//! Seeds, exploration and shrinking of the scenarios of an operator.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use crate::{
+    engine::{
+        explore::Explorer,
+        observer::Finding,
+        outcome::{Outcome, SimulationError},
+        shrink::{Reduction, shrink},
+    },
+    scenario::{LONG_HISTORY, Scenario},
+    simulate::SimulatedScenario,
+    simulation::Simulation,
+};
+
+/// Lines of the log in the text of a [`Failure`].
+const LOG_LINES: usize = 60;
+
+/// A scenario that violates rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// Smallest scenario that was found.
+    pub scenario: Scenario,
+    /// Its outcome.
+    pub outcome: Outcome,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\nscenario:\n{}\nlog:", self.outcome, self.scenario.to_text())?;
+        let skipped = self.outcome.log.len().saturating_sub(LOG_LINES);
+        self.outcome.log.iter().skip(skipped).try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// Result of a search.
+type Found = Result<Option<Failure>, SimulationError>;
+
+impl<X: Send + Sync + 'static> Simulation<X> {
+    /// Checks the operator: the run without faults, its repetition, every schedule with one surprise, and `seeds`.
+    ///
+    /// # Panics
+    ///
+    /// If a rule is violated. The message contains the smallest scenario that was found.
+    #[expect(clippy::panic, reason = "a failure fails the test")]
+    pub fn check(&self, seeds: Range<u64>) {
+        let failure = self.calm().and_then(|found| match found {
+            Some(failure) => Ok(Some(failure)),
+            None => match self.surprises(1)? {
+                Some(failure) => Ok(Some(failure)),
+                None => self.seeds(seeds),
+            },
+        });
+        match failure {
+            Ok(None) => {}
+            Ok(Some(failure)) => panic!("{failure}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Runs the scenario without faults, and repeats it.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster cannot be set up.
+    pub fn calm(&self) -> Found {
+        let scenario = self.scenario.clone();
+        let mut outcome = self.run_once(&scenario)?;
+        outcome.findings.extend(self.repeat(&scenario)?);
+        Ok((!outcome.has_no_findings()).then_some(Failure { scenario, outcome }))
+    }
+
+    /// Runs the scenario with the faults of each seed. Returns the first violation, shrunk.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster cannot be set up.
+    pub fn seeds(&self, seeds: Range<u64>) -> Found {
+        let found = in_threads(usize::try_from(seeds.end - seeds.start).unwrap_or(usize::MAX), |number| {
+            let seed = seeds.start + number as u64;
+            let scenario = self.scenario.with_seed(seed);
+            let outcome = self.run(&scenario)?;
+            Ok((!outcome.has_no_findings()).then_some((scenario, outcome)))
+        })?;
+        found.map(|(scenario, outcome)| self.shrunk(scenario, &outcome)).transpose()
+    }
+
+    /// Runs every schedule of the scenario with at most `surprises`. Returns the first violation, shrunk.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster cannot be set up.
+    pub fn surprises(&self, surprises: usize) -> Found {
+        let scenario = SimulatedScenario { simulation: self, scenario: self.scenario.clone() };
+        let explorer = Explorer::new(scenario, surprises)?.with_share(self.share);
+        if !explorer.outcome().has_no_findings() {
+            return self.shrunk(self.scenario.clone(), explorer.outcome()).map(Some);
+        }
+        let found =
+            in_threads(explorer.parts(), |part| Ok(explorer.run_part(part)?.violations.into_iter().next()))?;
+        let Some(violation) = found else { return Ok(None) };
+        let scenario = explorer.schedule(&violation.surprises).scenario;
+        let outcome = Outcome { findings: violation.findings, ..Outcome::default() };
+        self.shrunk(scenario, &outcome).map(Some)
+    }
+
+    /// Makes a scenario that violates a rule as small as possible.
+    fn shrunk(&self, scenario: Scenario, outcome: &Outcome) -> Result<Failure, SimulationError> {
+        let rules = outcome.rules();
+        let scenario = shrink(scenario, REDUCTIONS, |scenario| {
+            let outcome = self.run(scenario)?;
+            Ok::<_, SimulationError>(outcome.rules().iter().any(|rule| rules.contains(rule)))
+        })?;
+        let mut outcome = self.run(&scenario)?;
+        if outcome.has_no_findings() {
+            // The operator depends on something else than the scenario.
+            let what = format!("a repetition does not violate {}", rules.join(", "));
+            let differs = self.repeat(&scenario)?;
+            outcome.findings.push(Finding { rule: "deterministic".to_owned(), what });
+            outcome.findings.extend(differs);
+        }
+        Ok(Failure { scenario, outcome })
+    }
+}
+
+/// Parts that may be left out of a scenario.
+const REDUCTIONS: &[Reduction<Scenario>] = &[
+    Reduction {
+        len: |scenario| scenario.incidents.len(),
+        reduce: |scenario, at| {
+            scenario.incidents.remove(at);
+        },
+    },
+    Reduction {
+        len: |scenario| scenario.faults.len(),
+        reduce: |scenario, at| {
+            scenario.faults.remove(at);
+        },
+    },
+    Reduction {
+        len: |scenario| scenario.surprises.len(),
+        reduce: |scenario, at| {
+            scenario.surprises.remove(at);
+        },
+    },
+    Reduction {
+        len: |scenario| scenario.actions.len(),
+        reduce: |scenario, at| {
+            scenario.actions.remove(at);
+        },
+    },
+    Reduction { len: |_| 1, reduce: |scenario, _| scenario.managers = 1 },
+    Reduction { len: |_| 1, reduce: |scenario, _| scenario.front_ends = 1 },
+    Reduction { len: |_| 1, reduce: |scenario, _| scenario.history = LONG_HISTORY },
+];
+
+/// Calls `run` with `0..count` on all cores. Returns the result with the lowest number.
+fn in_threads<T: Send>(
+    count: usize,
+    run: impl Fn(usize) -> Result<Option<T>, SimulationError> + Sync,
+) -> Result<Option<T>, SimulationError> {
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(None::<(usize, Result<T, SimulationError>)>));
+    let lock = || found.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count || lock().as_ref().is_some_and(|(first, _)| *first < number) {
+                return;
+            }
+            if let Some(result) = run(number).transpose() {
+                let mut found = lock();
+                if found.as_ref().is_none_or(|(first, _)| number < *first) {
+                    *found = Some((number, result));
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.map(|(_, result)| result).transpose()
+}

@@ -1,0 +1,155 @@
+//! Rules that hold for every operator.
+
+use std::collections::BTreeMap;
+
+use kcm_apiserver::{ApiServer, ListOptions, Object, Resource};
+use serde_json::Value;
+
+use crate::{engine::outcome::Outcome, world::Write};
+
+/// Names of the rules, in the order of the documentation.
+pub const RULES: &[&str] = &[
+    "converged",
+    "silence",
+    "equal-effect",
+    "left-behind",
+    "created-twice",
+    "needless-deletion",
+    "status-ahead",
+    "status-back",
+    "lease",
+    "effort",
+    "deterministic",
+];
+
+/// Resources of other components.
+pub(crate) fn is_of_others(resource: &str) -> bool {
+    matches!(
+        resource,
+        "events" | "leases" | "nodes" | "endpoints" | "endpointslices" | "customresourcedefinitions"
+    )
+}
+
+/// Checks `observedGeneration` in the status that a write has stored.
+pub(crate) fn check_status(write: &Write<'_>) -> Option<(&'static str, String)> {
+    let after = write.after?;
+    let generation = after.generation();
+    let name = format!("{} {}/{}", write.resource, after.namespace(), after.name());
+    let conditions = after.value()["status"]["conditions"].as_array().into_iter().flatten();
+    let observed = |value: &Value| value["observedGeneration"].as_i64();
+    let newest = conditions.filter_map(observed).chain(observed(&after.value()["status"])).max();
+    if let Some(newest) = newest.filter(|newest| *newest > generation) {
+        return Some((
+            "status-ahead",
+            format!("{name} has generation {generation}, and its status is for {newest}"),
+        ));
+    }
+    let own = observed(&after.value()["status"])?;
+    let old = write.before.and_then(|before| observed(&before.value()["status"]))?;
+    (own < old)
+        .then(|| ("status-back", format!("the status of {name} was for generation {old}, and is for {own}")))
+}
+
+/// Describes what is left to do at the end.
+pub(crate) fn unfinished(server: &ApiServer) -> Option<String> {
+    objects(server).find_map(|object| {
+        let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
+        let of = || format!("{} {namespace}/{name}", resource.plural());
+        if object.is_deleting() {
+            return Some(format!("{} is being deleted", of()));
+        }
+        let observed = object.value()["status"]["observedGeneration"].as_i64();
+        // The controllers of built-in kinds do not run.
+        let observed =
+            observed.filter(|observed| resource.is_custom() && *observed != object.generation())?;
+        Some(format!("{} has generation {}, and its status is for {observed}", of(), object.generation()))
+    })
+}
+
+fn objects(server: &ApiServer) -> impl Iterator<Item = std::sync::Arc<Object>> {
+    let of = |resource: Resource| server.list(resource, None, &ListOptions::default());
+    let resources = server.resources().into_iter().filter(|resource| !is_of_others(resource.plural()));
+    resources.filter_map(move |resource| of(resource).ok()).flat_map(|list| list.items)
+}
+
+/// Returns the state at the end by resource, namespace and name, without what differs between runs: times, UIDs, revisions
+/// and generated names.
+pub(crate) fn effect(server: &ApiServer) -> BTreeMap<String, Value> {
+    let mut effect = BTreeMap::new();
+    for object in objects(server) {
+        let key = stable_key(&object);
+        let mut value = object.value().clone();
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            let volatile =
+                ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "name"];
+            for member in volatile {
+                metadata.remove(member);
+            }
+        }
+        if let Some(spec) = value["spec"].as_object_mut() {
+            // Schedulers and allocators write them.
+            for member in ["nodeName", "clusterIP", "clusterIPs"] {
+                spec.remove(member);
+            }
+        }
+        if object.resource() == Resource::PODS {
+            value["status"].take();
+        }
+        make_stable(&mut value);
+        let number = (0..).find(|number| !effect.contains_key(&format!("{key}{}", suffix(*number))));
+        effect.insert(format!("{key}{}", suffix(number.unwrap_or(0))), value);
+    }
+    effect
+}
+
+fn suffix(number: u32) -> String {
+    if number == 0 { String::new() } else { format!(" #{}", number + 1) }
+}
+
+/// Resource, namespace and name of an object, with the prefix of a generated name.
+pub(crate) fn stable_key(object: &Object) -> String {
+    let generated = object.value()["metadata"]["generateName"].as_str();
+    let name = generated.map_or_else(|| object.name().to_owned(), |prefix| format!("{prefix}*"));
+    format!("{} {}/{name}", object.resource().plural(), object.namespace())
+}
+
+/// Removes times, UIDs and generations.
+fn make_stable(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match &**name {
+                    "uid" | "observedGeneration" => *member = Value::Null,
+                    _ => make_stable(member),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(make_stable),
+        Value::String(text) if is_time(text) => *text = "TIME".to_owned(),
+        _ => {}
+    }
+}
+
+fn is_time(text: &str) -> bool {
+    text.len() >= 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// Compares an outcome with that of the run without faults.
+pub(crate) fn compare(outcome: &mut Outcome, calm: &Outcome) {
+    outcome.compare_effect(&calm.effect);
+    for (object, value) in &outcome.effect {
+        if !calm.effect.contains_key(object) {
+            let what = format!("{object} exists, and does not exist without faults: {value}");
+            outcome.findings.push(crate::Finding { rule: "left-behind".to_owned(), what });
+        }
+    }
+    for (write, count) in &outcome.counts {
+        let of_calm = calm.counts.get(write).copied().unwrap_or_default();
+        let rule = if write.starts_with("create") { "created-twice" } else { "needless-deletion" };
+        // An object that does not exist without faults is left behind, or was deleted.
+        if *count > of_calm && (of_calm > 0 || rule == "needless-deletion") {
+            let what = format!("{write}: {count} times, and {of_calm} times without faults");
+            outcome.findings.push(crate::Finding { rule: rule.to_owned(), what });
+        }
+    }
+}

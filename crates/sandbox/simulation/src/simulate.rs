@@ -1,0 +1,323 @@
+//! Runs a scenario of an operator.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kcm_apiserver::{ApiServer, ApiServerConfig, HistoryLimits};
+use kcm_clock::{Clock, SimulatedClock};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    engine::{
+        choices::{self, Choices, Guide, StepKind, Surprise},
+        explore::Schedule,
+        faults::{Incident, RequestFault},
+        managers::ManagerGroup,
+        network::{Network, NetworkSettings},
+        observer::{Finding, Observer, START_MILLISECOND},
+        outcome::{Outcome, SimulationError},
+        random::random,
+    },
+    recorder::{Recorder, WriteRule},
+    rules,
+    scenario::{Action, Scenario},
+    simulation::Simulation,
+    world::World,
+};
+
+/// Time without writes after which the operator is considered settled. It is longer than the duration of a Lease, so there is
+/// a leader.
+const QUIET_PERIOD: Duration = Duration::from_secs(30);
+
+/// Time without writes at the end of a run.
+const IDLE_CHECK: Duration = Duration::from_secs(60);
+
+/// First revision of a store that is restored. The revisions after the restore do not reach it.
+const REVISION_BEFORE_RESTORE: u64 = 1_000_000;
+
+impl<X: Send + Sync + 'static> Simulation<X> {
+    /// Runs a scenario in simulated time, then without faults, and compares the effects.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster cannot be set up.
+    pub fn run(&self, scenario: &Scenario) -> Result<Outcome, SimulationError> {
+        let mut outcome = self.run_once(scenario)?;
+        if scenario.has_faults() && outcome.has_no_findings() {
+            let calm = self.run_once(&scenario.without_faults())?;
+            self.compare(scenario, &mut outcome, &calm);
+            for finding in calm.findings {
+                let rule = format!("without-faults-{}", finding.rule);
+                outcome.findings.push(Finding { rule, ..finding });
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Runs a scenario in simulated time.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster cannot be set up.
+    pub fn run_once(&self, scenario: &Scenario) -> Result<Outcome, SimulationError> {
+        Ok(self.run_guided(scenario, None)?.0)
+    }
+
+    /// Runs a scenario twice, and returns the first request that differs.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster cannot be set up.
+    pub fn repeat(&self, scenario: &Scenario) -> Result<Option<Finding>, SimulationError> {
+        let (one, other) = (self.run_once(scenario)?, self.run_once(scenario)?);
+        let count = one.requests.len().max(other.requests.len());
+        let at = |outcome: &Outcome, number: usize| match outcome.requests.get(number) {
+            Some(request) => format!("`{request}`"),
+            None => "missing".to_owned(),
+        };
+        let first = (0..count).find(|number| one.requests.get(*number) != other.requests.get(*number));
+        Ok(first.filter(|_| !self.disabled.contains("deterministic")).map(|number| Finding {
+            rule: "deterministic".to_owned(),
+            what: format!(
+                "request {} of the first run is {}, and that of the second run is {}",
+                number + 1,
+                at(&one, number),
+                at(&other, number)
+            ),
+        }))
+    }
+
+    pub(crate) fn compare(&self, scenario: &Scenario, outcome: &mut Outcome, calm: &Outcome) {
+        if !scenario.has_restore() {
+            rules::compare(outcome, calm);
+            outcome.findings.retain(|finding| !self.disabled.contains(&finding.rule));
+        }
+    }
+
+    fn run_guided(
+        &self,
+        scenario: &Scenario,
+        guide: Option<Guide>,
+    ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
+        // Jitter of kube-rs. It is drawn from the generator of the thread.
+        fastrand::seed(scenario.seed);
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        runtime.block_on(simulate(self, scenario, guide))
+    }
+}
+
+/// A scenario of a simulation.
+pub(crate) struct SimulatedScenario<'a, X> {
+    pub(crate) simulation: &'a Simulation<X>,
+    pub(crate) scenario: Scenario,
+}
+
+impl<X> Clone for SimulatedScenario<'_, X> {
+    fn clone(&self) -> Self {
+        Self { simulation: self.simulation, scenario: self.scenario.clone() }
+    }
+}
+
+impl<X> fmt::Debug for SimulatedScenario<'_, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.scenario.fmt(f)
+    }
+}
+
+impl<X: Send + Sync + 'static> Schedule for SimulatedScenario<'_, X> {
+    fn run_guided(&self, guide: Option<Guide>) -> Result<(Outcome, Arc<Choices>), SimulationError> {
+        self.simulation.run_guided(&self.scenario, guide)
+    }
+
+    fn surprises(&self) -> &[Surprise] {
+        &self.scenario.surprises
+    }
+
+    fn with_surprises(&self, surprises: &[Surprise]) -> Self {
+        let scenario = Scenario { surprises: surprises.to_vec(), ..self.scenario.clone() };
+        Self { simulation: self.simulation, scenario }
+    }
+
+    fn compare(&self, outcome: &mut Outcome, calm: &Outcome) {
+        self.simulation.compare(&self.scenario, outcome, calm);
+    }
+}
+
+/// An action or an incident.
+enum Event<'a> {
+    Action(&'a Action),
+    Incident(&'a Incident),
+    BackUp,
+}
+
+struct Cluster<'a, X> {
+    simulation: &'a Simulation<X>,
+    scenario: &'a Scenario,
+    clock: Arc<dyn Clock>,
+    world: World<X>,
+    recorder: Arc<Recorder>,
+    network: Arc<Network>,
+    managers: Arc<ManagerGroup>,
+    choices: Arc<Choices>,
+}
+
+async fn simulate<X: Send + Sync + 'static>(
+    simulation: &Simulation<X>,
+    scenario: &Scenario,
+    guide: Option<Guide>,
+) -> Result<(Outcome, Arc<Choices>), SimulationError> {
+    let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
+    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
+    let is_explored = guide.is_some();
+    let choices = Choices::new(&clock, &scenario.surprises, guide);
+    // The rules need the server, which needs the recorder.
+    let world = Arc::new(std::sync::OnceLock::<World<X>>::new());
+    let write_rules = simulation.write_rules.iter().map(|(name, rule)| -> WriteRule {
+        let (rule, world) = (Arc::clone(rule), Arc::clone(&world));
+        (name.clone(), Box::new(move |write| world.get().and_then(|world| rule(write, world))))
+    });
+    let recorder = Recorder::new(&clock, &choices, write_rules.collect(), &simulation.disabled, !is_explored);
+    let audited = Arc::clone(&recorder);
+    let server = ApiServer::new(ApiServerConfig {
+        clock: Arc::clone(&clock),
+        random: random(scenario.seed, 1),
+        audit: Some(Arc::new(move |event| audited.audit(event))),
+        first_revision: if scenario.has_restore() { REVISION_BEFORE_RESTORE } else { 1 },
+        history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
+        ..ApiServerConfig::default()
+    });
+    recorder.watch(&server);
+    let view = World { server: Arc::clone(&server), external: Arc::new((simulation.external)()) };
+    // It is set once.
+    let _ = world.set(World { server: Arc::clone(&server), external: Arc::clone(&view.external) });
+    for object in &simulation.objects {
+        Action::Create { object: object.clone() }.perform(&server)?;
+        recorder.catch_up();
+    }
+    let sandbox = Sandbox::new(SandboxConfig {
+        server: Arc::clone(&server),
+        clock: Arc::clone(&clock),
+        random: random(scenario.seed, 2),
+        nodes: scenario.nodes,
+        kubelet: KubeletConfig::default(),
+    })?;
+    tokio::spawn(async move { sandbox.run(CancellationToken::new()).await });
+    let restart_after = Duration::from_millis(scenario.restart_after);
+    let program = simulation.program(&view.external);
+    let managers = ManagerGroup::new(&clock, program, scenario.managers, restart_after, scenario.seed);
+    let settings = NetworkSettings {
+        front_ends: scenario.front_ends,
+        lags: scenario.incidents.iter().any(|one| matches!(one.event, Incident::Lag { .. })),
+        faults: scenario.faults.iter().cloned().map(RequestFault::erased).collect(),
+    };
+    let observer: Arc<dyn Observer> = Arc::clone(&recorder) as _;
+    let network = Arc::new(Network::new(Arc::clone(&clock), &server, observer, &choices, settings));
+    managers.start(&network);
+    let choices_of_run = Arc::clone(&choices);
+    let cluster = Cluster { simulation, scenario, clock, world: view, recorder, network, managers, choices };
+    tokio::select! {
+        biased;
+        () = cluster.recorder.request_limit_reached() => {}
+        () = choices_of_run.rejoined() => {}
+        () = cluster.run() => {}
+    }
+    cluster.recorder.catch_up();
+    if let Some(failure) = choices_of_run.failure() {
+        cluster.recorder.find("surprise", &failure);
+    }
+    let effect = rules::effect(&cluster.world.server);
+    Ok((Outcome { effect, ..cluster.recorder.take() }, choices_of_run))
+}
+
+impl<X: Send + Sync + 'static> Cluster<'_, X> {
+    /// Runs the scenario to its end.
+    async fn run(&self) {
+        self.run_events().await;
+        self.recorder.note("all faults end");
+        self.choices.end();
+        self.network.end_faults();
+        self.managers.end_faults();
+        if self.settle().await {
+            let writes = self.recorder.writes();
+            self.clock.sleep(IDLE_CHECK).await;
+            let more = self.recorder.writes() - writes;
+            if more > 0 {
+                self.recorder.find("silence", &format!("{more} writes after everything was done"));
+            }
+        }
+    }
+
+    /// Performs the actions and incidents of the scenario.
+    async fn run_events(&self) {
+        let actions = self.scenario.actions.iter().map(|one| (one.at, Event::Action(&one.event)));
+        let incidents = self.scenario.incidents.iter().map(|one| (one.at, Event::Incident(&one.event)));
+        let backups = self.scenario.incidents.iter().filter_map(|one| match one.event {
+            Incident::Restore { age } => Some((one.at.saturating_sub(age), Event::BackUp)),
+            _ => None,
+        });
+        let mut events: Vec<_> = backups.chain(actions).chain(incidents).collect();
+        events.sort_by_key(|(at, _)| *at);
+        let (server, mut backup) = (&self.world.server, None);
+        for (at, event) in events {
+            self.sleep_until(at).await;
+            self.recorder.catch_up();
+            match event {
+                Event::Action(action) => {
+                    if self.choices.choose("user action", StepKind::UserAction).is_some() {
+                        self.clock.sleep(choices::delay()).await;
+                        self.recorder.catch_up();
+                    }
+                    let refused = action.perform(server).err().map(|error| format!(": {error}"));
+                    self.recorder.note(&format!("{action}{}", refused.unwrap_or_default()));
+                }
+                Event::Incident(incident) => {
+                    self.recorder.note(&format!("{incident:?}"));
+                    self.managers.apply_incident(incident);
+                    if let (Incident::Restore { .. }, Some(backup)) = (incident, &backup) {
+                        server.restore_backup(backup);
+                        self.recorder.restored(server);
+                    }
+                }
+                Event::BackUp => backup = Some(server.back_up()),
+            }
+        }
+        self.sleep_until(self.scenario.end).await;
+        self.clock.sleep(self.choices.effects_end().saturating_sub(self.clock.monotonic())).await;
+    }
+
+    async fn sleep_until(&self, millisecond: u64) {
+        self.clock.sleep(Duration::from_millis(millisecond).saturating_sub(self.clock.monotonic())).await;
+    }
+
+    /// Waits until the operator has done all that there is to do. Returns `false` if it does not get there.
+    async fn settle(&self) -> bool {
+        let deadline = self.clock.monotonic() + self.simulation.converges_within;
+        loop {
+            let before = self.recorder.writes();
+            self.clock.sleep(QUIET_PERIOD).await;
+            self.recorder.catch_up();
+            if self.recorder.has_findings() {
+                return false;
+            }
+            let is_writing = self.recorder.writes() > before;
+            let unfinished = is_writing.then(|| ("converged", "the operator is still writing".to_owned()));
+            let unfinished = unfinished.or_else(|| self.unfinished());
+            let Some((rule, what)) = unfinished else { return true };
+            if self.clock.monotonic() > deadline {
+                self.recorder.find(rule, &what);
+                return false;
+            }
+        }
+    }
+
+    /// Violation of a rule for the end.
+    fn unfinished(&self) -> Option<(&str, String)> {
+        let enabled = |name: &str| !self.simulation.disabled.contains(name);
+        let ready = rules::unfinished(&self.world.server).filter(|_| enabled("converged"));
+        let ready = ready.map(|what| ("converged", what));
+        let mut own = self.simulation.end_rules.iter();
+        ready.or_else(|| own.find_map(|(name, rule)| Some((&**name, rule(&self.world)?))))
+    }
+}

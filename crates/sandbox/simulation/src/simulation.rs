@@ -1,0 +1,174 @@
+//! Simulations of an operator.
+
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    engine::{
+        managers::{Execution, ManagerProgram},
+        network::ProcessConnection,
+    },
+    process::{ExitResult, ManagerProcess},
+    scenario::{Action, Scenario},
+    world::{World, Write},
+};
+
+type Start<X> = dyn Fn(ManagerProcess, Arc<X>) -> Execution + Send + Sync;
+type RuleForWrites<X> = dyn Fn(&Write<'_>, &World<X>) -> Option<String> + Send + Sync;
+type RuleForEnd<X> = dyn Fn(&World<X>) -> Option<String> + Send + Sync;
+
+/// Simulation of an operator: its controllers, its custom resources, a scenario without faults, and rules.
+///
+/// `X` is the type of the external systems that the operator writes to, such as a fake of a DNS provider. Each run has its
+/// own.
+pub struct Simulation<X = ()> {
+    pub(crate) external: Arc<dyn Fn() -> X + Send + Sync>,
+    pub(crate) start: Arc<Start<X>>,
+    pub(crate) objects: Vec<Value>,
+    pub(crate) scenario: Scenario,
+    pub(crate) disabled: BTreeSet<String>,
+    pub(crate) write_rules: Vec<(String, Arc<RuleForWrites<X>>)>,
+    pub(crate) end_rules: Vec<(String, Arc<RuleForEnd<X>>)>,
+    pub(crate) converges_within: Duration,
+    pub(crate) share: usize,
+}
+
+impl Simulation {
+    /// Simulation of an operator without external systems. `start` runs one life of a process, until it exits.
+    ///
+    /// `start` must create all state of the process, so that a restarted process has none of its predecessor.
+    pub fn new<F>(start: impl Fn(ManagerProcess) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output: ExitResult> + Send + 'static,
+    {
+        Self::with_external(|| (), move |process, _| start(process))
+    }
+}
+
+impl<X: Send + Sync + 'static> Simulation<X> {
+    /// Simulation of an operator with external systems. `external` creates them for each run.
+    pub fn with_external<F>(
+        external: impl Fn() -> X + Send + Sync + 'static,
+        start: impl Fn(ManagerProcess, Arc<X>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output: ExitResult> + Send + 'static,
+    {
+        let start = Arc::new(start);
+        Self {
+            external: Arc::new(external),
+            start: Arc::new(move |process, external| {
+                let start = Arc::clone(&start);
+                Box::pin(async move { start(process, external).await.into_result() })
+            }),
+            objects: Vec::new(),
+            scenario: Scenario::default(),
+            disabled: BTreeSet::new(),
+            write_rules: Vec::new(),
+            end_rules: Vec::new(),
+            converges_within: Duration::from_secs(30 * 60),
+            share: 1,
+        }
+    }
+
+    /// Adds an object that exists from the start, such as a CustomResourceDefinition or a Namespace.
+    ///
+    /// # Panics
+    ///
+    /// If the object cannot be serialized.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "an invalid definition fails the test")]
+    pub fn object(mut self, object: impl Serialize) -> Self {
+        self.objects.push(serde_json::to_value(object).expect("the object can be serialized"));
+        self
+    }
+
+    /// Adds a namespace.
+    #[must_use]
+    pub fn namespace(self, name: &str) -> Self {
+        self.object(serde_json::json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
+        }))
+    }
+
+    /// Adds an action of a user at a time in seconds. The scenario ends 20 s after the last action.
+    #[must_use]
+    pub fn at(mut self, second: u64, action: Action) -> Self {
+        let at = second * 1_000;
+        self.scenario.actions.push(crate::At { at, event: action });
+        self.scenario.end = self.scenario.end.max(at + 20_000);
+        self
+    }
+
+    /// Sets the scenario, in place of that of [`at`](Self::at).
+    #[must_use]
+    pub fn scenario(self, scenario: Scenario) -> Self {
+        Self { scenario, ..self }
+    }
+
+    /// Adds a rule for each write of the operator, which returns a description of a violation.
+    #[must_use]
+    pub fn write_rule(
+        mut self,
+        name: &str,
+        rule: impl Fn(&Write<'_>, &World<X>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.write_rules.push((name.to_owned(), Arc::new(rule)));
+        self
+    }
+
+    /// Adds a rule for the end, which returns a description of what is missing. The run waits until nothing is missing.
+    #[must_use]
+    pub fn end_rule(
+        mut self,
+        name: &str,
+        rule: impl Fn(&World<X>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.end_rules.push((name.to_owned(), Arc::new(rule)));
+        self
+    }
+
+    /// Removes a [rule](crate::RULES) that does not hold for the operator.
+    #[must_use]
+    pub fn without_rule(mut self, name: &str) -> Self {
+        self.disabled.insert(name.to_owned());
+        self
+    }
+
+    /// Sets the time in which the operator must converge after the last fault. Default: 30 minutes, because retries back off.
+    #[must_use]
+    pub fn converges_within(self, time: Duration) -> Self {
+        Self { converges_within: time, ..self }
+    }
+
+    /// Explores an even share of the schedules with the most surprises: one in `share`.
+    #[must_use]
+    pub fn share(self, share: usize) -> Self {
+        Self { share, ..self }
+    }
+
+    /// Program of a run.
+    pub(crate) fn program(&self, external: &Arc<X>) -> Arc<dyn ManagerProgram> {
+        Arc::new(OperatorProgram { start: Arc::clone(&self.start), external: Arc::clone(external) })
+    }
+}
+
+impl<X> fmt::Debug for Simulation<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation").field("scenario", &self.scenario).finish_non_exhaustive()
+    }
+}
+
+struct OperatorProgram<X> {
+    start: Arc<Start<X>>,
+    external: Arc<X>,
+}
+
+impl<X: Send + Sync + 'static> ManagerProgram for OperatorProgram<X> {
+    fn run(&self, connection: ProcessConnection, seed: u64, stop: CancellationToken) -> Execution {
+        (self.start)(ManagerProcess::new(connection, seed, stop), Arc::clone(&self.external))
+    }
+}

@@ -1,0 +1,74 @@
+//! The operator with faults, and three wrong variants of it.
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
+
+mod wrong;
+
+use std::sync::Arc;
+
+use kcm::{
+    manager::{LeaderElectionSettings, Settings},
+    prelude::*,
+};
+use kcm_simulation::{Action, Simulation};
+use kube_core::CustomResourceExt;
+use serde_json::json;
+use website_operator::{controller::NAME, dns::FakeDns, operator, website::Website};
+
+/// A website from its creation to its deletion, with an operator that elects a leader.
+fn simulation(add_to: impl Fn(&mut Manager, Arc<FakeDns>) + Send + Sync + 'static) -> Simulation<FakeDns> {
+    let website = json!({
+        "apiVersion": "example.org/v1", "kind": "Website", "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"host": "shop.example.org", "image": "nginx:1", "replicas": 1},
+    });
+    let change = |spec| Action::patch("Website", "shop", "web", json!({ "spec": spec }));
+    Simulation::with_external(FakeDns::default, move |process, dns| {
+        let leader_election = Some(LeaderElectionSettings::new("website-operator", NAME));
+        let settings = Settings { leader_election, host: process.name(), ..Settings::new(NAME) };
+        let mut manager = Manager::new(settings, process.dependencies()).unwrap();
+        add_to(&mut manager, dns);
+        manager.run(process.shutdown().clone())
+    })
+    .object(Website::crd())
+    .namespace("shop")
+    .namespace("website-operator")
+    .at(1, Action::create(website))
+    .at(11, change(json!({"host": "www.example.org"})))
+    .at(21, change(json!({"replicas": 2})))
+    .at(31, Action::delete("Website", "shop", "web"))
+    .end_rule("dns", |world| {
+        let hosts = world.external.hosts();
+        (world.objects("Website").is_empty() && !hosts.is_empty()).then(|| format!("{hosts:?} are published"))
+    })
+}
+
+fn correct(manager: &mut Manager, dns: Arc<FakeDns>) {
+    operator::add_to(manager, dns);
+}
+
+#[test]
+fn operator_violates_no_rule() {
+    let (seeds, share) = if cfg!(debug_assertions) { (50, 10) } else { (2_000, 1) };
+    simulation(correct).share(share).check(0..seeds);
+}
+
+mod finds {
+    use super::*;
+
+    #[test]
+    fn cache_that_goes_back_in_time() {
+        let failure = simulation(wrong::with_old_list).seeds(0..2_000).unwrap().unwrap();
+        assert_eq!(failure.outcome.rules(), ["needless-deletion"], "{failure}");
+    }
+
+    #[test]
+    fn event_that_is_never_seen() {
+        let failure = simulation(wrong::without_finalizer).surprises(1).unwrap().unwrap();
+        assert_eq!(failure.outcome.rules(), ["dns"], "{failure}");
+    }
+
+    #[test]
+    fn crash_between_two_writes() {
+        let failure = simulation(wrong::status_first).surprises(1).unwrap().unwrap();
+        assert_eq!(failure.outcome.rules(), ["equal-effect"], "{failure}");
+    }
+}
