@@ -68,9 +68,14 @@ mod tests {
 
     #[test]
     fn break_ends_an_endless_run() {
-        let found = each(0_u64.., 3, |item| *item, |_, item| {
-            if item == 10 { ControlFlow::Break(item) } else { ControlFlow::Continue(()) }
-        });
+        let found = each(
+            0_u64..,
+            3,
+            |item| *item,
+            |_, item| {
+                if item == 10 { ControlFlow::Break(item) } else { ControlFlow::Continue(()) }
+            },
+        );
         assert_eq!(found, Some(10));
     }
 

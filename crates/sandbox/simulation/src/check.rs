@@ -116,10 +116,15 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     /// Makes a scenario that violates a rule as small as possible.
     fn shrunk(&self, scenario: Scenario, outcome: &Outcome) -> Result<Failure, SimulationError> {
         let rules = outcome.rules();
-        let scenario = shrink(scenario, REDUCTIONS, |scenario| {
-            let outcome = self.run(scenario)?;
-            Ok::<_, SimulationError>(outcome.rules().iter().any(|rule| rules.contains(rule)))
-        })?;
+        let scenario = shrink(
+            scenario,
+            REDUCTIONS,
+            |scenario| &mut scenario.surprises,
+            |scenario| {
+                let outcome = self.run(scenario)?;
+                Ok::<_, SimulationError>(outcome.rules().iter().any(|rule| rules.contains(rule)))
+            },
+        )?;
         let mut outcome = self.run(&scenario)?;
         if outcome.has_no_findings() {
             // The operator depends on something else than the scenario.

@@ -131,10 +131,6 @@ impl<X: Send + Sync + 'static> Schedule for SimulatedScenario<'_, X> {
         self.simulation.run_guided(&self.scenario, guide)
     }
 
-    fn surprises(&self) -> &[Surprise] {
-        &self.scenario.surprises
-    }
-
     fn with_surprises(&self, surprises: &[Surprise]) -> Self {
         let scenario = Scenario { surprises: surprises.to_vec(), ..self.scenario.clone() };
         Self { simulation: self.simulation, scenario }

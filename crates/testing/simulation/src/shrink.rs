@@ -10,10 +10,15 @@ const LONG_HISTORY: usize = 100_000;
 impl Scenario {
     /// The same scenario with as little in it as violates one of `rules`.
     pub fn shrunk(self, rules: &[&str]) -> Result<Self, SimulationError> {
-        shrink(self, REDUCTIONS, |scenario| {
-            let outcome = scenario.run()?;
-            Ok(outcome.rules().iter().any(|rule| rules.contains(rule)))
-        })
+        shrink(
+            self,
+            REDUCTIONS,
+            |scenario| &mut scenario.surprises,
+            |scenario| {
+                let outcome = scenario.run()?;
+                Ok(outcome.rules().iter().any(|rule| rules.contains(rule)))
+            },
+        )
     }
 }
 
@@ -76,11 +81,11 @@ surprises:
     fn surprise_is_found_after_steps_before_it_are_left_out() {
         let scenario: Scenario = serde_saphyr::from_str(SCENARIO).unwrap();
         // A surprise without a step is a finding.
-        let fails = |scenario: &Scenario| {
+        let fails = |scenario: &Scenario| -> Result<bool, SimulationError> {
             let is_in_rollout = scenario.surprises.iter().any(|one| one.nth > 1);
             Ok(is_in_rollout && scenario.run_once()?.has_no_findings())
         };
-        let small = shrink(scenario, REDUCTIONS, fails).unwrap();
+        let small = shrink(scenario, REDUCTIONS, |scenario| &mut scenario.surprises, fails).unwrap();
         assert_eq!(small.actions.len(), 1);
         assert_eq!(small.surprises.iter().map(|one| one.nth).collect::<Vec<_>>(), [2]);
     }

@@ -86,7 +86,8 @@ impl Scenario {
 
     /// `true` if nothing happens to the managers but that surprises kill them.
     fn has_only_kills(&self) -> bool {
-        let is_kill = |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
+        let is_kill =
+            |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
         !self.has_faults() && self.surprises.iter().all(is_kill)
     }
 }
@@ -96,10 +97,6 @@ impl Schedule for Scenario {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         runtime.block_on(simulate(Arc::new(self.clone()), guide))
-    }
-
-    fn surprises(&self) -> &[Surprise] {
-        &self.surprises
     }
 
     fn with_surprises(&self, surprises: &[Surprise]) -> Self {

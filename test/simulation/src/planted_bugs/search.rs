@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use kcm_simulation::{Explorer, Finding, SimulationError};
+use kcm_rollout_simulation::{Explorer, Finding, SimulationError};
 
 use super::{TaskError, tree};
 use crate::{explore, parallel, simulate};
@@ -26,9 +26,7 @@ pub(super) fn by_seed(jobs: usize, seeds: u64) -> Result<Option<String>, Simulat
         |seed, outcome| match outcome {
             Err(error) => ControlFlow::Break(Err(error)),
             Ok(outcome) if outcome.has_no_findings() => ControlFlow::Continue(()),
-            Ok(outcome) => {
-                ControlFlow::Break(Ok(format!("{seed} | {}", outcome.rules().join(", "))))
-            }
+            Ok(outcome) => ControlFlow::Break(Ok(format!("{seed} | {}", outcome.rules().join(", ")))),
         },
     );
     found.transpose()

@@ -13,9 +13,6 @@ pub trait Schedule: Clone {
     /// Runs the scenario once. With a guide, the choices contain its choice points.
     fn run_guided(&self, guide: Option<Guide>) -> Result<(Outcome, Arc<Choices>), SimulationError>;
 
-    /// Surprises of the scenario.
-    fn surprises(&self) -> &[Surprise];
-
     /// The scenario with these surprises.
     #[must_use]
     fn with_surprises(&self, surprises: &[Surprise]) -> Self;

@@ -1,6 +1,6 @@
 //! Makes scenarios that fail as small as they can be.
 
-use super::{choices::Surprise, explore::Schedule};
+use super::choices::Surprise;
 
 /// Runs after which shrinking ends.
 const MAX_RUNS: usize = 400;
@@ -19,9 +19,10 @@ pub struct Reduction<S> {
 }
 
 /// Returns the scenario with as little in it as fails, with the same or with other numbers of its surprises.
-pub fn shrink<S: Schedule + PartialEq, E>(
+pub fn shrink<S: Clone + PartialEq, E>(
     scenario: S,
     reductions: &[Reduction<S>],
+    surprises_of: fn(&mut S) -> &mut Vec<Surprise>,
     fails: impl Fn(&S) -> Result<bool, E>,
 ) -> Result<S, E> {
     let (mut best, mut left) = (scenario, MAX_RUNS);
@@ -36,14 +37,14 @@ pub fn shrink<S: Schedule + PartialEq, E>(
                 if smaller == best {
                     continue;
                 }
-                for surprises in shifted(smaller.surprises()) {
+                for surprises in shifted(surprises_of(&mut smaller)) {
                     if left == 0 {
                         break;
                     }
                     left -= 1;
-                    let candidate = smaller.with_surprises(&surprises);
-                    if fails(&candidate)? {
-                        (best, is_smaller) = (candidate, true);
+                    *surprises_of(&mut smaller) = surprises;
+                    if fails(&smaller)? {
+                        (best, is_smaller) = (smaller, true);
                         break;
                     }
                 }
