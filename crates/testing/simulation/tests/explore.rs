@@ -105,7 +105,7 @@ fn reduction_finds_the_same_violations() {
 
 #[test]
 fn late_timer_delays_the_sync_of_its_key() {
-    let late = Surprise { step: "m0 timer delayed key".to_owned(), nth: 1, becomes: Alternative::Later };
+    let late = Surprise { step: "m0 timer delayed key".to_owned(), nth: 2, becomes: Alternative::Later };
     let explorer = Explorer::new(scenario("min-ready-seconds"), 1).unwrap();
     let outcome = explorer.schedule(&[late]).run().unwrap();
     assert!(outcome.has_no_findings(), "{outcome}");
