@@ -1,4 +1,105 @@
 //! Deterministic simulation testing for Kubernetes operators.
+//!
+//! *Upstream counterpart:* none.
+//!
+//! A [`Simulation`] has the controllers of an operator, which a function starts for each life of a process, the objects that
+//! exist from the start, the actions of users, and rules. It runs them with an API server and faults in simulated time:
+//!
+//! | Method | Runs |
+//! |---|---|
+//! | [`check`](Simulation::check) | all of the following, and panics if a rule is violated |
+//! | [`calm`](Simulation::calm) | the scenario without faults, and repeats it |
+//! | [`seeds`](Simulation::seeds) | the scenario with the faults of each seed |
+//! | [`surprises`](Simulation::surprises) | every schedule of the scenario with a few [`Surprise`]s |
+//! | [`run`](Simulation::run) | a [`Scenario`], such as that of a file |
+//!
+//! A violation is a [`Failure`] with a scenario that was made as small as possible. [`RULES`] hold for every operator; the page
+//! `docs/simulating-operators.md` describes them.
+//!
+//! The first simulation, of an operator on kube-rs that copies labelled ConfigMaps:
+//!
+//! ```
+//! use std::{future::ready, sync::Arc, time::Duration};
+//!
+//! use futures_util::StreamExt;
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kcm_simulation::{Action, Simulation};
+//! use kube_client::{Api, Client, api::{Patch, PatchParams}};
+//! use kube_core::{Resource, ResourceExt};
+//! use kube_runtime::{Controller, controller, watcher};
+//! use serde_json::json;
+//!
+//! async fn operator(client: Client) {
+//!     let sources = watcher::Config::default().labels("copied=yes");
+//!     Controller::new(Api::<ConfigMap>::all(client.clone()), sources)
+//!         .run(copy, |_, _, _| controller::Action::requeue(Duration::from_secs(5)), Arc::new(client))
+//!         .for_each(|_| ready(()))
+//!         .await;
+//! }
+//!
+//! async fn copy(source: Arc<ConfigMap>, client: Arc<Client>) -> Result<controller::Action, kube_client::Error> {
+//!     let copy = json!({
+//!         "apiVersion": "v1", "kind": "ConfigMap", "data": source.data,
+//!         "metadata": {
+//!             "name": format!("{}-copy", source.name_any()),
+//!             "ownerReferences": [source.controller_owner_ref(&())],
+//!         },
+//!     });
+//!     let api: Api<ConfigMap> = Api::namespaced((*client).clone(), "shop");
+//!     let params = PatchParams::apply("copies").force();
+//!     api.patch(&format!("{}-copy", source.name_any()), &params, &Patch::Apply(copy)).await?;
+//!     Ok(controller::Action::await_change())
+//! }
+//!
+//! let source = json!({
+//!     "apiVersion": "v1", "kind": "ConfigMap", "data": {"color": "red"},
+//!     "metadata": {"name": "settings", "namespace": "shop", "labels": {"copied": "yes"}},
+//! });
+//! Simulation::new(|process| operator(process.kube_client()))
+//!     .namespace("shop")
+//!     .at(1, Action::create(source))
+//!     .at(11, Action::patch("ConfigMap", "shop", "settings", json!({"data": {"color": "blue"}})))
+//!     .at(21, Action::delete("ConfigMap", "shop", "settings"))
+//!     .check(0..20);
+//! ```
+//!
+//! A scenario file contains the actions and what goes wrong. The surprise is that a process is killed after its second patch of
+//! a ConfigMap:
+//!
+//! ```
+//! use kcm_simulation::{Alternative, Scenario};
+//!
+//! let scenario = Scenario::parse(
+//!     "
+//! end: 30000
+//! actions:
+//! - at: 1000
+//!   event:
+//!     patch: {kind: ConfigMap, namespace: shop, name: settings, patch: {data: {color: blue}}}
+//! surprises:
+//! - {step: m0 patch configmaps, nth: 2, becomes: killAfter}
+//! ",
+//! )?;
+//! assert_eq!(scenario.surprises[0].becomes, Alternative::KillAfter);
+//! # Ok::<(), kcm_simulation::ScenarioError>(())
+//! ```
+//!
+//! ## Parts
+//!
+//! | Part | File |
+//! |---|---|
+//! | processes, hosts, network with faults, choice points, exploration, shrinking | `engine` |
+//! | scenarios as data, and faults of seeds | `scenario.rs`, `draw.rs` |
+//! | the operator, and runs of its scenarios | `simulation.rs`, `process.rs`, `simulate.rs` |
+//! | observation of writes, and rules | `recorder.rs`, `rules.rs`, `world.rs` |
+//! | seeds, exploration and shrinking in one call | `check.rs` |
+//!
+//! The engine is generic: `crates/testing/simulation` runs the built-in controllers on it, with scenarios and rules of their
+//! own.
+//!
+//! *Not in this crate:* rules of built-in controllers, real time.
+
+#![warn(missing_debug_implementations)]
 
 #[doc(hidden)]
 pub mod engine;
@@ -28,3 +129,7 @@ pub use rules::RULES;
 pub use scenario::{Action, Scenario};
 pub use simulation::Simulation;
 pub use world::{World, Write};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

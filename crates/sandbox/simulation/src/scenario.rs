@@ -18,7 +18,7 @@ use crate::engine::{
 /// Events that the API server keeps for watches in a scenario without expired watches.
 pub(crate) const LONG_HISTORY: usize = 100_000;
 
-/// What happens to a cluster: actions of users, incidents and faults. Times are milliseconds since the start.
+/// Actions of users, incidents and faults of a simulation. Times are milliseconds since the start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Scenario {

@@ -14,12 +14,14 @@ use kube_core::CustomResourceExt;
 use serde_json::json;
 use website_operator::{controller::NAME, dns::FakeDns, operator, website::Website};
 
-/// A website from its creation to its deletion, with an operator that elects a leader.
+/// A website from its creation to its deletion, and another one, with an operator that elects a leader.
 fn simulation(add_to: impl Fn(&mut Manager, Arc<FakeDns>) + Send + Sync + 'static) -> Simulation<FakeDns> {
-    let website = json!({
-        "apiVersion": "example.org/v1", "kind": "Website", "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"host": "shop.example.org", "image": "nginx:1", "replicas": 1},
-    });
+    let website = |name, host| {
+        json!({
+            "apiVersion": "example.org/v1", "kind": "Website", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"host": host, "image": "nginx:1", "replicas": 1},
+        })
+    };
     let change = |spec| Action::patch("Website", "shop", "web", json!({ "spec": spec }));
     Simulation::with_external(FakeDns::default, move |process, dns| {
         let leader_election = Some(LeaderElectionSettings::new("website-operator", NAME));
@@ -31,13 +33,14 @@ fn simulation(add_to: impl Fn(&mut Manager, Arc<FakeDns>) + Send + Sync + 'stati
     .object(Website::crd())
     .namespace("shop")
     .namespace("website-operator")
-    .at(1, Action::create(website))
+    .at(1, Action::create(website("web", "shop.example.org")))
     .at(11, change(json!({"host": "www.example.org"})))
     .at(21, change(json!({"replicas": 2})))
     .at(31, Action::delete("Website", "shop", "web"))
+    .at(41, Action::create(website("blog", "blog.example.org")))
     .end_rule("dns", |world| {
         let hosts = world.external.hosts();
-        (world.objects("Website").is_empty() && !hosts.is_empty()).then(|| format!("{hosts:?} are published"))
+        (hosts != ["blog.example.org"]).then(|| format!("{hosts:?} are published"))
     })
 }
 

@@ -24,11 +24,13 @@ const HTTP: &[&str] = &[
     "tower-http",
 ];
 /// Crates that may depend on them. kubectl-acceptance compares responses of API servers, beside-upstream contains a proxy, and
-/// pod-pool has a client of kube-rs.
+/// config-copies and pod-pool have a client of kube-rs.
 const MAY_KNOW_HTTP: &[&str] = &[
     "beside-upstream",
+    "config-copies",
     "kcm-client",
     "kcm-kube",
+    "kcm-rollout-simulation",
     "kcm-serving",
     "kcm-apiserver",
     "kcm-sandbox-server",
