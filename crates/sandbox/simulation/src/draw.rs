@@ -23,14 +23,16 @@ impl Scenario {
             scenario.end += delay;
         }
         let end = scenario.end;
-        scenario.front_ends = random.pick(&[1, 1, 2]).unwrap_or(1);
         scenario.history =
             random.pick(&[LONG_HISTORY, LONG_HISTORY, LONG_HISTORY, 5]).unwrap_or(LONG_HISTORY);
         scenario.restart_after = random.between(100, 5_000);
-        if random.once_in(3) {
-            let front_end = random.index(scenario.front_ends);
+        // A cache that goes back in time: the process reads from a server with a current cache, and then from one whose cache
+        // lags.
+        if random.once_in(2) {
+            scenario.front_ends = 2;
             let lag = random.pick(&[2_000, 10_000, 20_000]).unwrap_or(2_000);
-            scenario.incidents.push(At { at: random.below(end), event: Incident::Lag { front_end, lag } });
+            let event = Incident::Lag { front_end: random.index(2), lag };
+            scenario.incidents.push(At { at: random.below(end / 3), event });
         }
         for _ in 0..random.below(4) {
             let event = incident(&random, scenario.managers);
