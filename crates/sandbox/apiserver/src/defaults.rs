@@ -42,6 +42,11 @@ pub fn apply(kind: &str, object: &mut Value) {
     }
 }
 
+/// Sets the defaults of a pod template.
+pub(crate) fn pod_template(template: &mut Fields) {
+    make(template, "spec", pod::pod_spec);
+}
+
 /// Sets the defaults of `spec` and of its pod template.
 fn workload(object: &mut Fields, defaults: fn(&mut Fields)) {
     make(object, "spec", |spec| {

@@ -8,6 +8,7 @@ use crate::{
     Object, Resource, Subresource,
     custom::CustomVersion,
     defaults,
+    stored_kind::StoredKind,
     strategy::Strategy,
     strict::{self, DecodeError, Decoded},
     validate::{self, FieldError},
@@ -77,6 +78,10 @@ impl Kind {
         }
     }
 
+    fn stored(&self) -> Option<&'static StoredKind> {
+        self.resource.definition().stored
+    }
+
     /// Rules of the kind for creates and updates.
     pub(crate) fn strategy(&self) -> &dyn Strategy {
         match &self.custom {
@@ -110,7 +115,10 @@ impl Kind {
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
         match &self.custom {
             Some(custom) => custom.apply_defaults(object),
-            None => defaults::apply(self.name(), object),
+            None => match self.stored() {
+                Some(stored) => stored.apply_defaults(object),
+                None => defaults::apply(self.name(), object),
+            },
         }
     }
 
@@ -137,14 +145,20 @@ impl Kind {
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         match &self.custom {
             Some(custom) => custom.validate_create(object),
-            None => validate::create(self.name(), object),
+            None => match self.stored() {
+                Some(stored) => stored.validate_create(object),
+                None => validate::create(self.name(), object),
+            },
         }
     }
 
     pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         match &self.custom {
             Some(custom) => custom.validate_update(new, old),
-            None => validate::update(self.name(), new, old),
+            None => match self.stored() {
+                Some(stored) => stored.validate_update(new, old),
+                None => validate::update(self.name(), new, old),
+            },
         }
     }
 

@@ -84,6 +84,7 @@ mod selector;
 mod server;
 mod status;
 mod store;
+mod stored_kind;
 mod strategy;
 mod structural_schema;
 mod subresource;

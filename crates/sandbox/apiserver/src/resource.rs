@@ -1,12 +1,13 @@
 //! Table of the served resources, one row per resource.
 
-use std::{cmp::Ordering, fmt};
+use std::{cmp::Ordering, fmt, sync::LazyLock};
 
 use parking_lot::RwLock;
 
 use crate::{
     Subresource,
     selectable_field::SelectableField,
+    stored_kind::{self, StoredKind},
     strategy::{self, Strategy},
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct Definition {
     pub(crate) served_versions: &'static [ServedVersion],
     /// Rules of the kind.
     pub(crate) strategy: &'static dyn Strategy,
+    /// Set for kinds that are only stored.
+    pub(crate) stored: Option<&'static StoredKind>,
 }
 
 /// Group-version other than the storage version in which stored objects are served.
@@ -126,6 +129,7 @@ impl Definition {
         type_header: "",
         served_versions: &[],
         strategy: &strategy::core::Plain,
+        stored: None,
     };
 }
 
@@ -265,13 +269,17 @@ resources! {
     }
 }
 
-/// Custom resources by index, after those of [`TABLE`]. Entries are added only.
+/// Built-in resources by index: those of [`TABLE`], then those that are only stored.
+static BUILT_IN: LazyLock<Vec<&'static Definition>> =
+    LazyLock::new(|| TABLE.iter().chain(stored_kind::definitions()).collect());
+
+/// Custom resources by index, after those of [`BUILT_IN`]. Entries are added only.
 static CUSTOM: RwLock<Vec<&'static Definition>> = RwLock::new(Vec::new());
 
 impl Resource {
     /// All built-in resources.
     pub fn all() -> impl ExactSizeIterator<Item = Self> {
-        (0..TABLE.len()).map(Self::from_index)
+        (0..BUILT_IN.len()).map(Self::from_index)
     }
 
     pub(crate) fn from_index(index: usize) -> Self {
@@ -296,12 +304,12 @@ impl Resource {
             })));
             custom.len() - 1
         });
-        u16::try_from(TABLE.len() + position).ok().map(Self)
+        u16::try_from(BUILT_IN.len() + position).ok().map(Self)
     }
 
     /// `true` if the resource is defined by a CustomResourceDefinition.
     pub fn is_custom(self) -> bool {
-        self.index() >= TABLE.len()
+        self.index() >= BUILT_IN.len()
     }
 
     /// Returns the built-in resource with this group (empty for the core group) and plural name.
@@ -315,10 +323,10 @@ impl Resource {
     }
 
     pub(crate) fn definition(self) -> &'static Definition {
-        match TABLE.get(self.index()) {
+        match BUILT_IN.get(self.index()) {
             Some(definition) => definition,
             // `self.0` is always the index of a constant of this module or of a custom resource.
-            None => CUSTOM.read().get(self.index() - TABLE.len()).copied().unwrap_or(&TABLE[0]),
+            None => CUSTOM.read().get(self.index() - BUILT_IN.len()).copied().unwrap_or(&TABLE[0]),
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) trait Strategy: Sync {
     }
 
     /// Supported field selectors other than name and namespace.
-    fn selectable_fields(&self) -> &'static [SelectableField] {
+    fn selectable_fields(&self) -> &[SelectableField] {
         &[]
     }
 

@@ -5,6 +5,8 @@ pub enum Subresource {
     Status,
     /// `/scale`: the replica count as an `autoscaling/v1` Scale.
     Scale,
+    /// `/approval`: the conditions of a certificate signing request, as its status.
+    Approval,
     /// `/binding`: assigns a pod to a node.
     Binding,
     /// `/eviction`: deletes a pod if its disruption budgets permit.
@@ -18,14 +20,23 @@ pub enum Subresource {
 }
 
 impl Subresource {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Status, Self::Scale, Self::Binding, Self::Eviction, Self::Finalize, Self::Log, Self::Proxy];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Approval,
+        Self::Status,
+        Self::Scale,
+        Self::Binding,
+        Self::Eviction,
+        Self::Finalize,
+        Self::Log,
+        Self::Proxy,
+    ];
 
     /// Last segment of its path.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Status => "status",
             Self::Scale => "scale",
+            Self::Approval => "approval",
             Self::Binding => "binding",
             Self::Eviction => "eviction",
             Self::Finalize => "finalize",

@@ -23,6 +23,7 @@ mod probe;
 mod read;
 mod security_context;
 mod service;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -74,6 +75,8 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     }
     errors.0
 }
+
+pub(crate) use stored::{NameRule, content as stored, metadata as stored_metadata};
 
 /// Returns the errors in the metadata of a new custom resource.
 pub(crate) fn custom_metadata(object: &Value, is_namespaced: bool) -> Vec<FieldError> {

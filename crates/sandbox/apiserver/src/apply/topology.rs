@@ -44,24 +44,38 @@ pub(super) struct Part<'a, 's> {
 
 /// Associative lists: type, field, keys. Sets have no keys. Sorted.
 const ASSOCIATIVE_LISTS: &[(&str, &str, &[&str])] = &[
+    ("APIServiceStatus", "conditions", &["type"]),
+    ("AllocatedDeviceStatus", "conditions", &["type"]),
+    ("CSIDriverSpec", "volumeLifecycleModes", &[]),
+    ("CSINodeSpec", "drivers", &["name"]),
+    ("CertificateSigningRequestStatus", "conditions", &["type"]),
     ("Container", "env", &["name"]),
     ("Container", "ports", &["containerPort", "protocol"]),
     ("Container", "volumeDevices", &["devicePath"]),
     ("Container", "volumeMounts", &["mountPath"]),
     ("ContainerStatus", "allocatedResourcesStatus", &["name"]),
     ("ContainerStatus", "volumeMounts", &["mountPath"]),
+    ("DaemonSetStatus", "conditions", &["type"]),
     ("DeploymentStatus", "conditions", &["type"]),
+    ("Endpoint", "addresses", &[]),
     ("EphemeralContainer", "env", &["name"]),
     ("EphemeralContainer", "ports", &["containerPort", "protocol"]),
     ("EphemeralContainer", "volumeDevices", &["devicePath"]),
     ("EphemeralContainer", "volumeMounts", &["mountPath"]),
+    ("FlowSchemaStatus", "conditions", &["type"]),
     ("HorizontalPodAutoscalerStatus", "conditions", &["type"]),
+    ("MutatingAdmissionPolicySpec", "matchConditions", &["name"]),
+    ("MutatingWebhook", "matchConditions", &["name"]),
+    ("MutatingWebhookConfiguration", "webhooks", &["name"]),
     ("NamespaceStatus", "conditions", &["type"]),
     ("NodeSpec", "podCIDRs", &[]),
     ("NodeStatus", "addresses", &["type"]),
     ("NodeStatus", "conditions", &["type"]),
+    ("NonResourcePolicyRule", "nonResourceURLs", &[]),
+    ("NonResourcePolicyRule", "verbs", &[]),
     ("ObjectMeta", "finalizers", &[]),
     ("ObjectMeta", "ownerReferences", &["uid"]),
+    ("PersistentVolumeClaimStatus", "conditions", &["type"]),
     ("PodDisruptionBudgetStatus", "conditions", &["type"]),
     ("PodSpec", "containers", &["name"]),
     ("PodSpec", "ephemeralContainers", &["name"]),
@@ -75,12 +89,29 @@ const ASSOCIATIVE_LISTS: &[(&str, &str, &[&str])] = &[
     ("PodStatus", "conditions", &["type"]),
     ("PodStatus", "podIPs", &["ip"]),
     ("PodStatus", "resourceClaimStatuses", &["name"]),
+    ("PriorityLevelConfigurationStatus", "conditions", &["type"]),
     ("ReplicaSetStatus", "conditions", &["type"]),
     ("ReplicationControllerStatus", "conditions", &["type"]),
+    ("ResourceClaimStatus", "devices", &["driver", "device", "pool", "shareID"]),
+    ("ResourceClaimStatus", "reservedFor", &["uid"]),
+    ("ResourcePolicyRule", "apiGroups", &[]),
+    ("ResourcePolicyRule", "namespaces", &[]),
+    ("ResourcePolicyRule", "resources", &[]),
+    ("ResourcePolicyRule", "verbs", &[]),
     ("ResourceRequirements", "claims", &["name"]),
     ("ServiceAccount", "secrets", &["name"]),
+    ("ServiceCIDRStatus", "conditions", &["type"]),
     ("ServiceSpec", "ports", &["port", "protocol"]),
     ("ServiceStatus", "conditions", &["type"]),
+    ("StatefulSetStatus", "conditions", &["type"]),
+    ("UncountedTerminatedPods", "failed", &[]),
+    ("UncountedTerminatedPods", "succeeded", &[]),
+    ("ValidatingAdmissionPolicyBindingSpec", "validationActions", &[]),
+    ("ValidatingAdmissionPolicySpec", "matchConditions", &["name"]),
+    ("ValidatingAdmissionPolicySpec", "variables", &["name"]),
+    ("ValidatingAdmissionPolicyStatus", "conditions", &["type"]),
+    ("ValidatingWebhook", "matchConditions", &["name"]),
+    ("ValidatingWebhookConfiguration", "webhooks", &["name"]),
 ];
 
 /// Returns the keys of an associative list, none for a set.
@@ -90,27 +121,42 @@ pub(crate) fn associative_list(type_name: &str, field: &str) -> Option<&'static 
 }
 
 /// Atomic maps.
-const ATOMIC_MAPS: &[(&str, &str)] =
-    &[("PodSpec", "nodeSelector"), ("ReplicationControllerSpec", "selector"), ("ServiceSpec", "selector")];
+const ATOMIC_MAPS: &[(&str, &str)] = &[
+    ("PodSpec", "nodeSelector"),
+    ("ReplicationControllerSpec", "selector"),
+    ("Scheduling", "nodeSelector"),
+    ("ServiceSpec", "selector"),
+];
 
 /// Atomic structs.
 const ATOMIC_STRUCTS: &[&str] = &[
     "ConfigMapKeySelector",
     "CrossVersionObjectReference",
+    "EndpointAddress",
+    "EndpointPort",
     "FileKeySelector",
     "LabelSelector",
     "LocalObjectReference",
+    "MatchResources",
+    "NamedRuleWithOperations",
     "NodeSelector",
     "NodeSelectorTerm",
     "ObjectFieldSelector",
     "ObjectReference",
     "OwnerReference",
+    "ParamKind",
+    "ParamRef",
     "ResourceFieldSelector",
+    "RoleRef",
     "ScopeSelector",
     "ScopedResourceSelectorRequirement",
     "SecretKeySelector",
     "SecretReference",
+    "ServiceBackendPort",
+    "Subject",
+    "TopologySelectorTerm",
     "TypedLocalObjectReference",
+    "Variable",
 ];
 
 /// Default of the key `protocol`. Both lists with this key are keyed by port and protocol.

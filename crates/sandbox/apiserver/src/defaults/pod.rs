@@ -14,7 +14,7 @@ use super::{
 
 /// Sets the defaults of the template in `spec`, if present.
 pub(super) fn template(spec: &mut Fields) {
-    with(spec, "template", |template| make(template, "spec", pod_spec));
+    with(spec, "template", super::pod_template);
 }
 
 /// Sets the defaults of a Pod: those of a template, and resource requests.
@@ -34,7 +34,7 @@ pub(super) fn pod(object: &mut Fields) {
     });
 }
 
-fn pod_spec(spec: &mut Fields) {
+pub(super) fn pod_spec(spec: &mut Fields) {
     set(spec, "dnsPolicy", "ClusterFirst");
     set(spec, "restartPolicy", "Always");
     make(spec, "securityContext", |_| ());

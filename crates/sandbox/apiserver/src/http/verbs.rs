@@ -61,7 +61,7 @@ impl ResourceRequest<'_> {
             (&Method::GET, None, _) if self.is_watch() => self.watch(),
             (&Method::GET, Some(_), None) if self.is_watch() => self.watch(),
             (&Method::GET, None, _) => self.list(),
-            (&Method::GET, Some(_), None | Some(Subresource::Status)) => self.get(),
+            (&Method::GET, Some(_), None | Some(Subresource::Approval | Subresource::Status)) => self.get(),
             (&Method::GET, Some(_), Some(Subresource::Scale)) => self.get_scale(),
             (&Method::GET, Some(_), Some(Subresource::Log)) => self.log(),
             (&Method::POST, None, _) if self.has_required_namespace() => self.create(),
@@ -349,7 +349,7 @@ impl ResourceRequest<'_> {
 fn write_scope(subresource: Option<Subresource>) -> Result<WriteScope, ApiStatus> {
     match subresource {
         None => Ok(WriteScope::Main),
-        Some(Subresource::Status) => Ok(WriteScope::Status),
+        Some(Subresource::Approval | Subresource::Status) => Ok(WriteScope::Status),
         Some(Subresource::Finalize) => Ok(WriteScope::Finalize),
         Some(_) => Err(ApiStatus::method_not_allowed()),
     }

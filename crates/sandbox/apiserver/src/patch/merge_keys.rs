@@ -25,7 +25,19 @@ pub(super) fn strategy(type_name: &str, field: &str) -> Option<Strategy> {
     match (type_name, field) {
         ("PodDisruptionBudgetSpec", "selector") => Some(Replace),
         ("PodStatus", "hostIPs") => Some(MergeBy("ip")),
-        ("ResourceRequirements", "claims") => None,
+        ("JobStatus", "conditions") => Some(MergeBy("type")),
+        (
+            "AllocatedDeviceStatus"
+            | "CertificateSigningRequestStatus"
+            | "ResourceClaimStatus"
+            | "ValidatingAdmissionPolicyStatus",
+            "conditions" | "devices",
+        )
+        | ("CSIDriverSpec", "volumeLifecycleModes")
+        | ("Endpoint", "addresses")
+        | ("NonResourcePolicyRule" | "ResourcePolicyRule" | "UncountedTerminatedPods", _)
+        | ("ResourceRequirements", "claims")
+        | ("ValidatingAdmissionPolicyBindingSpec", "validationActions") => None,
         _ => associative_list(type_name, field).map(|keys| keys.first().map_or(Union, |key| MergeBy(key))),
     }
 }

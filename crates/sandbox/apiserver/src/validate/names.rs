@@ -41,6 +41,15 @@ fn is_name(text: &str) -> bool {
     )
 }
 
+/// Segment of a path: names of RBAC objects.
+pub(super) fn path_segment(text: &str) -> Vec<String> {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    let found = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    found.map(|part| format!("may not contain '{part}'")).collect()
+}
+
 /// Name of a kernel parameter. The separators are dots or slashes.
 pub(super) fn sysctl(text: &str) -> Vec<String> {
     let inner = |byte| lower_alphanumeric(byte) || matches!(byte, b'-' | b'_');

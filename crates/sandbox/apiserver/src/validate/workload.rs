@@ -74,23 +74,43 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
         template("ReplicaSet", spec, false, errors);
         return;
     };
+    let selected = selects_labels(selector, spec, "deployment", errors);
+    if let Some(selected) = selected {
+        template("ReplicaSet", spec, selected, errors);
+    }
+}
+
+/// Validates the selector of a workload of another kind, which must match the labels of its template.
+pub(super) fn selector_and_labels(spec: &Value, kind: &str, errors: &mut Errors) {
+    if selects_labels(get(spec, "selector"), spec, kind, errors) == Some(false) {
+        labels_do_not_match(spec, errors);
+    }
+}
+
+/// Validates a selector. Returns `true` if it matches the labels of the template, `None` if it is invalid.
+fn selects_labels(selector: &Value, spec: &Value, kind: &str, errors: &mut Errors) -> Option<bool> {
+    let path = SPEC.child("selector");
     label_selector(selector, &path, errors);
     if map(selector, "matchLabels").is_none_or(serde_json::Map::is_empty)
         && list(selector, "matchExpressions").is_empty()
     {
-        errors.invalid(&path, selector.clone(), "empty selector is invalid for deployment");
+        errors.invalid(&path, selector.clone(), format!("empty selector is invalid for {kind}"));
     }
     let declared: Option<LabelSelector> = serde_json::from_value(selector.clone()).ok();
-    match declared.map(|declared| Selector::new(Some(&declared))) {
-        Some(Ok(compiled)) => {
-            let labels = entries(get(get(spec, "template"), "metadata"), "labels");
-            let labels =
-                labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
-            let selected = compiled.is_empty() || compiled.matches(&labels.collect());
-            template("ReplicaSet", spec, selected, errors);
-        }
-        _ => errors.invalid(&path, selector.clone(), "invalid label selector"),
-    }
+    let Some(Ok(compiled)) = declared.map(|declared| Selector::new(Some(&declared))) else {
+        errors.invalid(&path, selector.clone(), "invalid label selector");
+        return None;
+    };
+    let labels = entries(get(get(spec, "template"), "metadata"), "labels");
+    let labels = labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
+    Some(compiled.is_empty() || compiled.matches(&labels.collect()))
+}
+
+fn labels_do_not_match(spec: &Value, errors: &mut Errors) {
+    let (template, path) = (get(spec, "template"), SPEC.child("template"));
+    let labels = get(get(template, "metadata"), "labels").clone();
+    let path = path.child("metadata");
+    errors.invalid(&path.child("labels"), labels, "`selector` does not match template `labels`");
 }
 
 /// Validates the template in `spec`. `kind` appears in errors. `selected` is `true` if the selector matches its labels.
@@ -98,9 +118,7 @@ fn template(kind: &str, spec: &Value, selected: bool, errors: &mut Errors) {
     let (template, path) = (get(spec, "template"), SPEC.child("template"));
     let (pods, pods_path) = (get(template, "spec"), path.child("spec"));
     if !selected {
-        let labels = get(get(template, "metadata"), "labels").clone();
-        let path = path.child("metadata");
-        errors.invalid(&path.child("labels"), labels, "`selector` does not match template `labels`");
+        labels_do_not_match(spec, errors);
     }
     pod::template(template, &path, errors);
     let policy = text(pods, "restartPolicy");

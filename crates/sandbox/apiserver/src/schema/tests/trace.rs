@@ -14,6 +14,7 @@ use k8s_openapi::{
     ByteString, Resource, api,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::DeleteOptions,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
 use serde::{
     Deserialize, Deserializer,
@@ -37,18 +38,33 @@ pub(super) fn all() -> Structs {
         })+)+};
     }
     trace! {
-        apps v1: Deployment ReplicaSet;
+        admissionregistration v1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
+            MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
+            ValidatingWebhookConfiguration;
+        apps v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
         authentication v1: SelfSubjectReview TokenReview;
-        authorization v1: LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview;
+        authorization v1: LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview
+            SubjectAccessReview;
         autoscaling v1: HorizontalPodAutoscaler Scale;
         autoscaling v2: HorizontalPodAutoscaler;
+        batch v1: CronJob Job;
+        certificates v1: CertificateSigningRequest;
         coordination v1: Lease;
-        core v1: Binding ConfigMap Event Namespace Node Pod ReplicationController ResourceQuota Secret Service
+        core v1: Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume
+            PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service
             ServiceAccount;
+        discovery v1: EndpointSlice;
         events v1: Event;
+        flowcontrol v1: FlowSchema PriorityLevelConfiguration;
+        networking v1: IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR;
+        node v1: RuntimeClass;
         policy v1: Eviction PodDisruptionBudget;
+        rbac v1: ClusterRole ClusterRoleBinding Role RoleBinding;
+        resource v1: DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice;
         scheduling v1: PriorityClass;
+        storage v1: CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass;
     }
+    trace::<APIService>(&structs, "apiregistration.k8s.io/v1", "APIService");
     trace::<CustomResourceDefinition>(&structs, "apiextensions.k8s.io/v1", "CustomResourceDefinition");
     trace::<DeleteOptions>(&structs, "v1", "DeleteOptions");
     structs.into_inner()
