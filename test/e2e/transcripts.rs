@@ -25,7 +25,7 @@ const SETTLED: Duration = Duration::from_secs(10);
 async fn transcripts_are_those_of_kube_apiserver() {
     let Some(assets) = assets() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let plane = ControlPlane::start(&assets, folder.path(), Authorization::AlwaysAllow).unwrap();
+    let plane = ControlPlane::start(&assets, folder.path(), Authorization::Rbac).unwrap();
     let address = unused_address();
     let flags = [
         "proxy".to_owned(),
@@ -80,10 +80,12 @@ async fn replay(file: &Path, address: SocketAddr) {
 async fn send(address: SocketAddr, request: TranscriptRequest<'_>) -> std::io::Result<(u16, String)> {
     let TranscriptRequest { method, path, media_type, body, .. } = request;
     let length = body.len();
+    let headers = request.impersonation().into_iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+    let headers: String = headers.collect();
     let mut stream = TcpStream::connect(address).await?;
     let head = format!(
         "{method} {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\nContent-Type: {media_type}\r\n\
-         Content-Length: {length}\r\n\r\n"
+         Content-Length: {length}\r\n{headers}\r\n"
     );
     stream.write_all(format!("{head}{body}").as_bytes()).await?;
     let mut response = String::new();

@@ -76,6 +76,8 @@ impl Program {
             Self::ApiServer => {
                 let path = |name| arguments.last(name).filter(|path| !path.is_empty()).map(PathBuf::from);
                 flags.token_auth_file = path("token-auth-file");
+                let modes = arguments.last("authorization-mode").unwrap_or_default();
+                flags.rbac = modes.split(',').any(|mode| mode == "RBAC");
                 flags.audit_log_path = path("audit-log-path").filter(|path| path != Path::new("-"));
                 flags.audit_policy_file =
                     path("audit-policy-file").filter(|_| flags.audit_log_path.is_some());

@@ -43,6 +43,8 @@ pub(crate) struct Flags {
     pub(crate) tls: bool,
     pub(crate) max_concurrent_streams: u32,
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// `true` if roles and bindings authorize requests.
+    pub(crate) rbac: bool,
     pub(crate) audit_log_path: Option<PathBuf>,
     pub(crate) audit_policy_file: Option<PathBuf>,
     pub(crate) faults: Vec<Fault>,
@@ -94,6 +96,7 @@ impl From<&ArgMatches> for Flags {
                 .copied()
                 .unwrap_or(DEFAULT_MAX_CONCURRENT_STREAMS),
             token_auth_file: path("token-auth-file"),
+            rbac: false,
             audit_log_path: path("audit-log-path"),
             audit_policy_file: path("audit-policy-file"),
             faults: matches.get_many("fault").into_iter().flatten().cloned().collect(),

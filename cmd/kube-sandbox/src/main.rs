@@ -126,6 +126,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
     let mut config = kcm_apiserver::ApiServerConfig {
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
+        rbac: flags.rbac,
         ..kcm_apiserver::ApiServerConfig::default()
     };
     if let Some(version) = &flags.advertise_version {

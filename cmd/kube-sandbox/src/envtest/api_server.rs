@@ -28,7 +28,11 @@ pub(super) const FLAGS: &[Flag] = &[
     ("api-audiences", "NAMES", ""),
     ("audit-log-path", "FILE", "Append audit events to this file"),
     ("audit-policy-file", "FILE", "audit.k8s.io/v1 Policy that selects the requests to audit"),
-    ("authorization-mode", "MODES", ""),
+    (
+        "authorization-mode",
+        "MODES",
+        "With RBAC, roles and bindings authorize requests. Otherwise every user may do everything",
+    ),
     ("bind-address", "ADDRESS", "Address to listen on [default: 0.0.0.0]"),
     (
         "cert-dir",

@@ -8,6 +8,7 @@
 //! *Out of scope:* the effect of a verb on an object, which the registry implements.
 
 mod audit_event;
+mod authorization;
 mod body;
 #[doc(hidden)]
 pub mod documents;

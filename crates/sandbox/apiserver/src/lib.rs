@@ -77,6 +77,7 @@ mod kind;
 mod label_selector;
 mod object;
 mod options;
+mod rbac;
 mod registry;
 mod resource;
 mod selectable_field;

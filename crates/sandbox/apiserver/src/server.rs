@@ -19,6 +19,7 @@ use crate::{
     http::documents::{Documents, GroupVersion},
     json::str_at,
     kind::Kind,
+    rbac,
     registry::{Patch, Registry, WriteScope, WriteTarget, quota, scale_of},
     store::Store,
 };
@@ -53,6 +54,9 @@ pub struct ApiServerConfig {
     /// If `true`, usage that the status of a ResourceQuota contains is charged to new objects even if the objects that
     /// used it do not exist any more, as upstream does until the quota controller has updated the status.
     pub charge_quota_status: bool,
+    /// If `true`, Roles, ClusterRoles and their bindings authorize requests over HTTP. If `false`, every user may do
+    /// everything.
+    pub rbac: bool,
     /// Revision of the empty store, at least 1.
     pub first_revision: u64,
     /// Source of container logs.
@@ -70,6 +74,7 @@ impl Default for ApiServerConfig {
             faults: Faults::default(),
             admission: None,
             charge_quota_status: false,
+            rbac: false,
             first_revision: FIRST_REVISION,
             logs: Arc::new(|pod, container| {
                 format!(
@@ -144,6 +149,9 @@ impl ApiServer {
                 }
                 _ => {}
             }
+        }
+        if config.rbac {
+            rbac::create_default_roles(&registry);
         }
         Arc::new(Self { registry, config, documents: Mutex::default(), audited: AtomicU64::new(0) })
     }

@@ -16,6 +16,7 @@ mod custom;
 mod plain;
 mod pod;
 mod policy;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -74,7 +75,10 @@ impl Table for &'static Printer {
 pub(crate) fn of(kind: &str, custom: Option<&Value>) -> Arc<dyn Table> {
     match custom {
         Some(columns) => Arc::new(custom::Columns::parse(columns)),
-        None => Arc::new(printer(kind)),
+        None => match stored::columns(kind) {
+            Some(columns) => Arc::new(columns),
+            None => Arc::new(printer(kind)),
+        },
     }
 }
 

@@ -8,7 +8,7 @@ use regex::Regex;
 ///
 /// | Line | |
 /// |---|---|
-/// | `METHOD PATH [TYPE]` | request; the media type of the body is JSON by default |
+/// | `METHOD PATH [TYPE] [@USER[,GROUP…]]` | request; the media type of the body is JSON by default; impersonated user |
 /// | `> BODY` | its body |
 /// | `< CODE BODY` | its response, [normalized](normalized) |
 ///
@@ -25,6 +25,8 @@ pub struct TranscriptRequest<'a> {
     pub path: &'a str,
     /// Media type of the body.
     pub media_type: &'static str,
+    /// Impersonated user and its groups, separated by commas. Empty for an administrator.
+    pub user: &'a str,
     /// Body, which may be empty.
     pub body: &'a str,
     /// Recorded response: code and body. Empty if there is none.
@@ -90,14 +92,25 @@ fn parse(line: &str) -> Option<TranscriptRequest<'_>> {
     if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method) || !path.starts_with('/') {
         return None;
     }
-    let media_type = match words.next() {
+    let rest: Vec<&str> = words.collect();
+    let user = rest.iter().find_map(|word| word.strip_prefix('@')).unwrap_or_default();
+    let media_type = match rest.first().copied() {
         Some("json-patch") => "application/json-patch+json",
         Some("merge-patch") => "application/merge-patch+json",
         Some("strategic-merge-patch") => "application/strategic-merge-patch+json",
         Some("apply-patch") => "application/apply-patch+yaml",
         _ => "application/json",
     };
-    Some(TranscriptRequest { method, path, media_type, ..TranscriptRequest::default() })
+    Some(TranscriptRequest { method, path, media_type, user, ..TranscriptRequest::default() })
+}
+
+impl TranscriptRequest<'_> {
+    /// Headers that impersonate the user.
+    #[must_use]
+    pub fn impersonation(&self) -> Vec<(&'static str, &str)> {
+        let names = std::iter::once("impersonate-user").chain(std::iter::repeat("impersonate-group"));
+        names.zip(self.user.split(',').filter(|name| !name.is_empty())).collect()
+    }
 }
 
 /// Returns a response in one line, without managed fields, and with `RV`, `UID` and `TIME` in place of values that differ in

@@ -19,6 +19,12 @@ impl Query {
         Self(pairs.collect())
     }
 
+    /// Adds a parameter.
+    pub(super) fn with(mut self, key: &str, value: &str) -> Self {
+        self.0.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Returns the first value of a parameter. An empty value counts as absent.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.first(key).filter(|value| !value.is_empty())

@@ -1,4 +1,4 @@
-//! Access reviews and other virtual resources. All authenticated users are authorized for everything.
+//! Access reviews and other virtual resources.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     ApiServer, ApiStatus,
-    json::{set, str_at},
+    json::{at, list_at, set, str_at},
+    rbac::{Attributes, MASTERS},
     registry::check_namespace,
 };
 
@@ -52,19 +53,29 @@ pub(super) fn review(
             return Ok(created());
         }
         ReviewKind::SelfSubjectAccess | ReviewKind::SubjectAccess | ReviewKind::LocalSubjectAccess => {
-            json!({"allowed": true})
+            let mut status = json!({"allowed": true});
+            if server.config.rbac {
+                let asked = match review.kind {
+                    ReviewKind::SelfSubjectAccess => caller.user.clone(),
+                    _ => user_in(&object),
+                };
+                let request = attributes_in(&object);
+                let decision = server.policy(&request.namespace, &asked).authorize(&asked, &request);
+                status = json!({"allowed": decision.allowed});
+                if !decision.reason.is_empty() {
+                    set(&mut status, &["reason"], decision.reason);
+                }
+            }
+            status
         }
         ReviewKind::SelfSubjectRules => {
             if str_at(&object, &["spec", "namespace"]).is_empty() {
                 return Err(ApiStatus::bad_request("no namespace on request"));
             }
+            let namespace = str_at(&object, &["spec", "namespace"]).to_owned();
             // As upstream, the response has no spec.
             set(&mut object, &["spec"], json!({}));
-            json!({
-                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-                "incomplete": false,
-            })
+            own_rules(server, caller.user, &namespace)
         }
         ReviewKind::SelfSubject => json!({"userInfo": user_info(caller.user)}),
         ReviewKind::Token => {
@@ -82,6 +93,56 @@ pub(super) fn review(
     let mut response = response::json(StatusCode::CREATED, &object);
     response::warn(&mut response, &warnings);
     Ok(response)
+}
+
+/// User that the spec of an access review names.
+fn user_in(review: &Value) -> User {
+    let text = |field| str_at(review, &["spec", field]).to_owned();
+    let groups = list_at(review, &["spec", "groups"]).iter().filter_map(Value::as_str);
+    User { name: text("user"), uid: text("uid"), groups: groups.map(str::to_owned).collect() }
+}
+
+/// Request that the spec of an access review describes.
+fn attributes_in(review: &Value) -> Attributes {
+    let text = |part, field| str_at(review, &["spec", part, field]).to_owned();
+    if at(review, &["spec", "nonResourceAttributes"]).is_some() {
+        let of = |field| text("nonResourceAttributes", field);
+        return Attributes { verb: of("verb"), path: Some(of("path")), ..Attributes::default() };
+    }
+    let of = |field| text("resourceAttributes", field);
+    Attributes {
+        verb: of("verb"),
+        path: None,
+        group: of("group"),
+        resource: of("resource"),
+        subresource: of("subresource"),
+        namespace: of("namespace"),
+        name: of("name"),
+    }
+}
+
+/// Rules of a user, as in the status of a SelfSubjectRulesReview.
+fn own_rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
+    let mut resource_rules = Vec::new();
+    let mut other_rules = Vec::new();
+    if !server.config.rbac || user.groups.iter().any(|group| group == MASTERS) {
+        resource_rules.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        other_rules.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    }
+    for rule in server.policy(namespace, user).rules(user) {
+        if !rule.resources.is_empty() {
+            let mut entry =
+                json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
+            if !rule.resource_names.is_empty() {
+                set(&mut entry, &["resourceNames"], rule.resource_names);
+            }
+            resource_rules.push(entry);
+        }
+        if !rule.non_resource_urls.is_empty() {
+            other_rules.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
+        }
+    }
+    json!({"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": false})
 }
 
 fn user_info(user: &User) -> Value {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Method, Request, Response, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 use jiff::Timestamp;
 use kcm_api::GoDuration;
 use kcm_clock::Clock;
@@ -19,6 +19,7 @@ use tower::{BoxError, Service};
 
 use super::{
     audit_event::{AuditEvent, ObjectReference},
+    authorization,
     body::{self, Content},
     fault::{self, FaultAction, FaultDecision, Read},
     freshness,
@@ -182,9 +183,20 @@ impl Exchange {
             .map(|bytes| Content { content_type: text_header(&parts.headers, header::CONTENT_TYPE), bytes });
         let user = match &service.program.users {
             None => Ok(User::admin()),
-            Some(users) => user::authenticate(users, &parts, route.as_ref()),
+            Some(users) => user::authenticate(users, &parts, route.as_ref(), service.server.config.rbac),
         };
-        let user = user.and_then(|user| user::impersonate(user, &parts.headers));
+        let user = user.and_then(|user| {
+            let impersonated = user::impersonate(user.clone(), &parts.headers)?;
+            if service.server.config.rbac && impersonated != user {
+                authorization::authorize_impersonation(
+                    &service.server,
+                    &user,
+                    &impersonated,
+                    &parts.headers,
+                )?;
+            }
+            Ok(impersonated)
+        });
         Self { service, parts, query, route, content, user, received, began }
     }
 
@@ -294,10 +306,24 @@ impl Exchange {
         let Self { parts, query, user, route, content, .. } = self;
         let (user, route) = (user.as_ref(), route.as_ref());
         let user = user.map_err(ApiStatus::clone)?;
+        let attributes = self.server().config.rbac.then(|| authorization::attributes(parts, query));
+        if let Some(attributes) = &attributes {
+            authorization::authorize(self.server(), user, attributes)?;
+        }
         let route = route.map_err(ApiStatus::clone)?;
         // Cloning shares the bytes.
         let content = content.clone()?;
         let caller = Caller { user, program: &self.service.program };
+        if let Some(attributes) =
+            attributes.filter(|attributes| authorization::may_grant(&parts.method, user, attributes))
+        {
+            let query = query.clone().with("dryRun", "All");
+            let mut parts = parts.clone();
+            parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+            let preview =
+                dispatch(self.server(), None, &parts, route, &query, content.clone(), caller).await?;
+            authorization::check_grant(self.server(), user, &attributes, preview).await?;
+        }
         dispatch(self.server(), cache, parts, route, query, content, caller).await
     }
 

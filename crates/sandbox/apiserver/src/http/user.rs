@@ -7,7 +7,7 @@ use crate::{ApiStatus, StatusReason};
 
 /// User of a request.
 ///
-/// Upstream counterpart: `user.Info`. There is no authorization: every authenticated user may do everything.
+/// Upstream counterpart: `user.Info`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// User name.
@@ -53,7 +53,8 @@ impl User {
 }
 
 /// Authenticates a request by its token, or by the [`User`] of its connection, which the server adds to the extensions of the
-/// request. Without both, health, version and the web page are accessible, the first two as with upstream's default roles.
+/// request. Without both, the user is anonymous if requests are authorized. Otherwise health, version and the web page are
+/// accessible, the first two as with upstream's default roles.
 ///
 /// # Errors
 ///
@@ -62,6 +63,7 @@ pub(super) fn authenticate(
     users: &Users,
     parts: &Parts,
     route: Result<&Route, &ApiStatus>,
+    is_authorized: bool,
 ) -> Result<User, ApiStatus> {
     let unauthorized = || ApiStatus::new(StatusReason::Unauthorized, "Unauthorized");
     if let Some(user) = parts.extensions.get::<User>() {
@@ -71,14 +73,20 @@ pub(super) fn authenticate(
         // The page contains no data and prompts for the token.
         let public =
             matches!(route, Ok(Route::Health(..) | Route::HealthCheck | Route::Version | Route::Page));
-        return public.then(User::anonymous).ok_or_else(unauthorized);
+        return (public || is_authorized).then(User::anonymous).ok_or_else(unauthorized);
     };
     let (scheme, token) = given.to_str().ok().and_then(|given| given.split_once(' ')).unwrap_or_default();
     let user = scheme.eq_ignore_ascii_case("bearer").then(|| users(token.trim())).flatten();
     user.ok_or_else(unauthorized)
 }
 
-/// Returns the user that a request of `user` impersonates, or `user`. Every user may impersonate.
+/// Groups that a request impersonates.
+pub(super) fn impersonated_groups(headers: &HeaderMap) -> Vec<String> {
+    let groups = headers.get_all("impersonate-group").into_iter();
+    groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect()
+}
+
+/// Returns the user that a request of `user` impersonates, or `user`.
 ///
 /// Upstream counterpart: `WithImpersonation`.
 ///
@@ -87,8 +95,7 @@ pub(super) fn authenticate(
 /// 500, as upstream, for a UID or a group without a user name.
 pub(super) fn impersonate(user: User, headers: &HeaderMap) -> Result<User, ApiStatus> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-    let groups = headers.get_all("impersonate-group").into_iter();
-    let groups: Vec<String> = groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect();
+    let mut groups = impersonated_groups(headers);
     let (name, uid) = (text("impersonate-user"), text("impersonate-uid"));
     if name.is_empty() {
         if uid.is_empty() && groups.is_empty() {
@@ -100,6 +107,10 @@ pub(super) fn impersonate(user: User, headers: &HeaderMap) -> Result<User, ApiSt
     let anonymous = User::anonymous();
     if name == anonymous.name {
         return Ok(User { name, uid, groups }.with_group(&anonymous.groups[0]));
+    }
+    let account = name.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
+    if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
+        groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
     }
     Ok(User::authenticated(name, uid, groups))
 }
@@ -122,7 +133,7 @@ mod tests {
                 request.headers_mut().insert(header::AUTHORIZATION, given.parse().unwrap());
             }
             let route = Route::parse(path, Arc::default);
-            authenticate(&users, &request.into_parts().0, route.as_ref())
+            authenticate(&users, &request.into_parts().0, route.as_ref(), false)
                 .map(|user| user.name)
                 .map_err(|no| no.code())
         };
@@ -143,7 +154,8 @@ mod tests {
         let mut request = http::Request::new(());
         request.extensions_mut().insert(User::admin());
         let route = Route::parse("/api/v1/pods", Arc::default);
-        assert_eq!(authenticate(&users, &request.into_parts().0, route.as_ref()).unwrap(), User::admin());
+        let user = authenticate(&users, &request.into_parts().0, route.as_ref(), false);
+        assert_eq!(user.unwrap(), User::admin());
     }
 
     #[test]
