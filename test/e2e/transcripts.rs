@@ -1,6 +1,6 @@
 //! The transcripts that the tests of `kcm-apiserver` replay are those of the given kube-apiserver.
 //!
-//! `UPDATE_TRANSCRIPTS=1` records them again. `kubectl proxy` provides a port without TLS.
+//! `UPDATE_TRANSCRIPTS=1` records them and the table of [stored kinds](stored_kinds) again. `kubectl proxy` provides a port without TLS.
 
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
@@ -12,10 +12,17 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::harness::{assets, until};
+use crate::{
+    harness::{assets, until},
+    stored_kinds,
+};
 
 const FOLDER: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/sandbox/apiserver/tests/api/testdata/transcripts");
+
+/// Table of the kinds that `kcm-apiserver` only stores.
+const STORED_KINDS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/sandbox/apiserver/src/stored_kinds.json");
 
 /// Time after which a changed definition is served.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -48,6 +55,18 @@ async fn transcripts_are_those_of_kube_apiserver() {
     files.sort();
     for file in files {
         replay(&file, address).await;
+    }
+    let table = stored_kinds::record(&async |method: &str, path: &str, body: &str| {
+        let media_type = "application/json";
+        let request = TranscriptRequest { method, path, media_type, body, ..TranscriptRequest::default() };
+        let (code, body) = send(address, request).await.unwrap();
+        (code, serde_json::from_str(&body).unwrap_or_default())
+    })
+    .await;
+    if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
+        fs::write(STORED_KINDS, table).unwrap();
+    } else {
+        assert_eq!(fs::read_to_string(STORED_KINDS).unwrap(), table);
     }
 }
 

@@ -201,10 +201,13 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
             return visitor.visit_map(MapDeserializer::new(iter::empty::<(&str, &str)>()));
         }
         let package = package_of(type_name::<V::Value>());
+        // Kinds are also fields of others: the claims of a StatefulSet.
+        let is_kind = ["apiVersion", "metadata"].iter().all(|field| names.contains(field));
+        let root = self.root.or(is_kind.then_some(("v1", name)));
         // Known structs are offered their fields again: some have required fields. No struct contains itself.
         let fields: Vec<_> = names.iter().map(|name| (*name, Cell::default())).collect();
         let traced = fields.iter().map(|(name, found)| {
-            let text = match (self.root, *name) {
+            let text = match (root, *name) {
                 (Some((api_version, _)), "apiVersion") => api_version,
                 (Some((_, kind)), "kind") => kind,
                 _ => "",
