@@ -237,8 +237,14 @@ impl Strategy for StoredKind {
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        if self.row.kind == "Job" && !bool_at(object, &["spec", "manualSelector"]) {
-            select_own_pods(object);
+        if self.row.kind == "Job" {
+            if !bool_at(object, &["spec", "manualSelector"]) {
+                select_own_pods(object);
+            }
+            if at(object, &["metadata", "labels"]).is_none() {
+                let labels = at(object, &["spec", "template", "metadata", "labels"]).cloned();
+                labels.into_iter().for_each(|labels| set(object, &["metadata", "labels"], labels));
+            }
         }
     }
 

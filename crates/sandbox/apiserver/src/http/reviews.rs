@@ -89,6 +89,9 @@ pub(super) fn review(
             }
         }
     };
+    if review.kind == ReviewKind::LocalSubjectAccess {
+        set(&mut object, &["metadata", "namespace"], review.namespace.as_str());
+    }
     set(&mut object, &["status"], status);
     let mut response = response::json(StatusCode::CREATED, &object);
     response::warn(&mut response, &warnings);
