@@ -17,7 +17,7 @@ pub(crate) use bootstrap::create_default_roles;
 /// Group of users that are allowed everything.
 pub(crate) const MASTERS: &str = "system:masters";
 
-/// What a request does.
+/// Attributes of a request, by which rules allow it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) verb: String,
