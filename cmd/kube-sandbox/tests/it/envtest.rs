@@ -183,9 +183,12 @@ async fn client_certificates_are_users() {
     // Without simulated components.
     assert_eq!(Api::<Pod>::all(admin).list(&Default::default()).await.unwrap().items.len(), 0);
 
-    let anonymous = files.client(&server, &json!({})).await;
-    let refused = Api::<Namespace>::all(anonymous).list(&Default::default()).await;
-    assert!(matches!(refused, Err(Error::Api(status)) if status.code == 401));
+    // Without roles, users with a certificate are refused as well.
+    for credentials in [json!({}), files.credentials("alice", "dev")] {
+        let user = files.client(&server, &credentials).await;
+        let refused = Api::<Namespace>::all(user).list(&Default::default()).await;
+        assert!(matches!(refused, Err(Error::Api(status)) if status.code == 403));
+    }
     let other = Files::new();
     let stranger = files.client(&server, &other.credentials("admin", "system:masters")).await;
     assert!(Api::<Namespace>::all(stranger).list(&Default::default()).await.is_err());
