@@ -2,4 +2,5 @@
 
 mod binary;
 mod deploy;
+mod rate_limit;
 mod takeover;

@@ -4,7 +4,7 @@
 mod connection;
 mod failures;
 mod freshness;
-mod world;
+pub mod world;
 
 use std::{ops::RangeInclusive, time::Duration};
 

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use self::waiters::{MAX_WAIT, WaiterKey, Waiters};
 
-/// Maximum number of tokens that callers of other levels leave to those of [`PriorityLevel::Rollout`].
+/// Maximum number of tokens that callers of less urgent levels leave to those of [`PriorityLevel::Rollout`].
 const MAX_RESERVED: u32 = 100;
 
 /// Rate limit: `burst` requests at once, then `qps` per second.
@@ -45,6 +45,8 @@ impl Default for RateLimit {
 /// Upstream counterpart: the priority levels of the API server. Clients of upstream have none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PriorityLevel {
+    /// Writes of a status that reports fewer available objects. Until then, others may remove objects that are needed.
+    Availability,
     /// Requests that a rollout waits for, and all others that are not of the other levels.
     #[default]
     Rollout,
@@ -56,11 +58,12 @@ pub enum PriorityLevel {
 
 impl PriorityLevel {
     /// All levels, the most urgent first.
-    pub const ALL: [Self; 3] = [Self::Rollout, Self::Status, Self::Event];
+    pub const ALL: [Self; 4] = [Self::Availability, Self::Rollout, Self::Status, Self::Event];
 
     /// Returns the name of the level in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Availability => "availability",
             Self::Rollout => "rollout",
             Self::Status => "status",
             Self::Event => "event",
@@ -70,8 +73,8 @@ impl PriorityLevel {
 
 /// Rate limiter of a client. Each request takes a token; tokens are added at a constant rate.
 ///
-/// The burst is for callers of the level [`Rollout`](PriorityLevel::Rollout). The others wait until nine tenths of it, or 100
-/// tokens, are available, at most 5 s.
+/// The burst is for callers of the levels [`Availability`](PriorityLevel::Availability) and
+/// [`Rollout`](PriorityLevel::Rollout). The others wait until nine tenths of it, or 100 tokens, are available, at most 5 s.
 ///
 /// If callers wait, a token goes to the one with the most urgent [`PriorityLevel`], and to the first of them. A level
 /// whose first caller has waited for more than 5 s gets at least every fourth token.
@@ -185,7 +188,7 @@ impl RateLimiter {
 impl State {
     /// Returns the time for which a caller waits so that it leaves the burst to others.
     fn wait_for_burst(&self, level: PriorityLevel, now: Duration) -> Duration {
-        if level == PriorityLevel::Rollout {
+        if level <= PriorityLevel::Rollout {
             return Duration::ZERO;
         }
         let reserved = (self.burst - self.burst / 10).min(MAX_RESERVED);

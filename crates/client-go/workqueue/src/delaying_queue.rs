@@ -115,6 +115,12 @@ impl<T: Item> DelayingQueue<T> {
         self.queue.add(item);
     }
 
+    /// See [`Queue::add_urgent`].
+    pub fn add_urgent(&self, item: T) {
+        self.move_due();
+        self.queue.add_urgent(item);
+    }
+
     /// See [`Queue::get`].
     ///
     /// # Cancel safety

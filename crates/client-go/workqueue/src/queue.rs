@@ -15,7 +15,7 @@ use crate::{
     work_item::{Owner, WorkItem},
 };
 
-/// First-in, first-out queue that gives each item to one worker at a time.
+/// First-in, first-out queue that gives each item to one worker at a time. Urgent items are taken before others.
 ///
 /// Upstream counterpart: `workqueue.Interface`.
 ///
@@ -49,8 +49,15 @@ pub struct Queue<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    /// Queued items, oldest first: exactly the items with [`Phase::Queued`], each once.
+    /// Places of queued items that are not urgent, oldest first. An item that became urgent leaves its place behind, which is
+    /// skipped.
     order: VecDeque<T>,
+    /// Places of urgent items, oldest first.
+    urgent: VecDeque<T>,
+    /// `true` if the last item was urgent.
+    took_urgent: bool,
+    /// Number of items with [`Phase::Queued`].
+    queued: usize,
     /// All items that are queued or processed.
     ///
     /// Upstream has two sets instead: `dirty` contains the items with `Queued` and `ProcessingDirty`, `processing` those
@@ -68,11 +75,18 @@ struct State<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Waits for a worker.
-    Queued { added: Duration },
+    Queued(Added),
     /// Is processed by a worker.
     Processing { started: Duration },
     /// Is processed by a worker and was added since. It is queued when the worker is done.
-    ProcessingDirty { started: Duration, added: Duration },
+    ProcessingDirty { started: Duration, added: Added },
+}
+
+/// First call that added an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Added {
+    at: Duration,
+    is_urgent: bool,
 }
 
 /// Result of a get that does not wait.
@@ -91,6 +105,9 @@ impl<T: Item> Queue<T> {
         Self {
             state: Mutex::new(State {
                 order: VecDeque::new(),
+                urgent: VecDeque::new(),
+                took_urgent: false,
+                queued: 0,
                 items: HashMap::new(),
                 processing_dirty: 0,
                 shutting_down: false,
@@ -105,7 +122,19 @@ impl<T: Item> Queue<T> {
 
     /// Marks `item` as needing processing. No effect if the item is queued, or if the queue is shut down.
     pub fn add(&self, item: T) {
-        let now = self.timestamp();
+        self.add_with(item, false);
+    }
+
+    /// Adds `item` as [`add`](Self::add), before all items that are not urgent. While there are such items, every second one that
+    /// workers take is one of them.
+    ///
+    /// DEVIATION: upstream's queue has no order but that of the calls.
+    pub fn add_urgent(&self, item: T) {
+        self.add_with(item, true);
+    }
+
+    fn add_with(&self, item: T, is_urgent: bool) {
+        let added = Added { at: self.timestamp(), is_urgent };
         {
             let mut guard = self.state.lock();
             let state = &mut *guard;
@@ -115,17 +144,28 @@ impl<T: Item> Queue<T> {
             let queued = match state.items.entry(item) {
                 Entry::Vacant(entry) => {
                     let item = entry.key().clone();
-                    entry.insert(Phase::Queued { added: now });
-                    state.order.push_back(item);
+                    entry.insert(Phase::Queued(added));
+                    state.enqueue(item, is_urgent);
                     true
                 }
-                Entry::Occupied(mut entry) => match *entry.get() {
+                Entry::Occupied(mut entry) => match entry.get_mut() {
                     Phase::Processing { started } => {
-                        entry.insert(Phase::ProcessingDirty { started, added: now });
+                        let started = *started;
+                        entry.insert(Phase::ProcessingDirty { started, added });
                         state.processing_dirty += 1;
                         false
                     }
-                    Phase::Queued { .. } | Phase::ProcessingDirty { .. } => return,
+                    Phase::Queued(earlier) => {
+                        if is_urgent && !earlier.is_urgent {
+                            earlier.is_urgent = true;
+                            state.urgent.push_back(entry.key().clone());
+                        }
+                        return;
+                    }
+                    Phase::ProcessingDirty { added: earlier, .. } => {
+                        earlier.is_urgent |= is_urgent;
+                        return;
+                    }
                 },
             };
             if let Some(metrics) = &self.metrics {
@@ -176,15 +216,11 @@ impl<T: Item> Queue<T> {
     }
 
     fn take(&self, state: &mut State<T>) -> TryGet<T> {
-        let Some(item) = state.order.pop_front() else {
+        let now = self.timestamp();
+        let Some((item, added)) = state.take(now) else {
             return if state.shutting_down { TryGet::ShutDown } else { TryGet::Empty };
         };
-        let now = self.timestamp();
-        let phase = state
-            .items
-            .get_mut(&item)
-            .map(|phase| std::mem::replace(phase, Phase::Processing { started: now }));
-        if let (Some(metrics), Some(Phase::Queued { added })) = (&self.metrics, phase) {
+        if let Some(metrics) = &self.metrics {
             metrics.depth(state.depth());
             metrics.queue_duration(now.saturating_sub(added));
         }
@@ -201,15 +237,15 @@ impl<T: Item> Queue<T> {
             let state = &mut *guard;
             let Some(phase) = state.items.get_mut(item) else { return };
             let (started, requeued) = match *phase {
-                Phase::Queued { .. } => return,
+                Phase::Queued(_) => return,
                 Phase::Processing { started } => {
                     state.items.remove(item);
                     (started, false)
                 }
                 Phase::ProcessingDirty { started, added } => {
-                    *phase = Phase::Queued { added };
+                    *phase = Phase::Queued(added);
                     state.processing_dirty -= 1;
-                    state.order.push_back(item.clone());
+                    state.enqueue(item.clone(), added.is_urgent);
                     (started, true)
                 }
             };
@@ -228,7 +264,7 @@ impl<T: Item> Queue<T> {
 
     /// Returns the number of queued items.
     pub fn len(&self) -> usize {
-        self.state.lock().order.len()
+        self.state.lock().queued
     }
 
     /// Returns `true` if no item is queued.
@@ -306,7 +342,7 @@ impl<T: Item> Queue<T> {
     pub(crate) fn phase_of(&self, item: &T) -> ItemPhase {
         match self.state.lock().items.get(item) {
             None => ItemPhase::Absent,
-            Some(Phase::Queued { .. }) => ItemPhase::Queued,
+            Some(Phase::Queued(_)) => ItemPhase::Queued,
             Some(Phase::Processing { .. }) => ItemPhase::Processing,
             Some(Phase::ProcessingDirty { .. }) => ItemPhase::ProcessingDirty,
         }
@@ -330,10 +366,35 @@ impl<T: Item> Queue<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T: Item> State<T> {
+    fn enqueue(&mut self, item: T, is_urgent: bool) {
+        let order = if is_urgent { &mut self.urgent } else { &mut self.order };
+        order.push_back(item);
+        self.queued += 1;
+    }
+
+    /// Takes the next item for processing. Returns also the time at which it was added.
+    fn take(&mut self, now: Duration) -> Option<(T, Duration)> {
+        loop {
+            let is_urgent = self.order.is_empty() || !self.took_urgent && !self.urgent.is_empty();
+            let order = if is_urgent { &mut self.urgent } else { &mut self.order };
+            let item = order.pop_front()?;
+            // Otherwise the item has left this place.
+            if let Some(phase) = self.items.get_mut(&item)
+                && let Phase::Queued(added) = *phase
+                && added.is_urgent == is_urgent
+            {
+                *phase = Phase::Processing { started: now };
+                self.took_urgent = is_urgent;
+                self.queued -= 1;
+                return Some((item, added.at));
+            }
+        }
+    }
+
     /// Size of upstream's set `dirty`.
     fn depth(&self) -> usize {
-        self.order.len() + self.processing_dirty
+        self.queued + self.processing_dirty
     }
 }
 

@@ -145,6 +145,11 @@ impl<T: Item> RateLimitingQueue<T> {
         self.shared.queue.add(item);
     }
 
+    /// Adds `item` before those that are not urgent. See [`Queue::add_urgent`](crate::Queue::add_urgent).
+    pub fn add_urgent(&self, item: T) {
+        self.shared.queue.add_urgent(item);
+    }
+
     /// Adds `item` after `delay`. See [`DelayingQueue::add_after`].
     pub fn add_after(&self, item: T, delay: Duration) {
         self.shared.queue.add_after(item, delay);

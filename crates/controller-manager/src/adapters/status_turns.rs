@@ -9,7 +9,7 @@ use std::{
 
 use kcm_api::ObjectKey;
 use kcm_client::{Api, ApiClient, Permit, PriorityLevel};
-use kcm_controller_util::StatusTurns;
+use kcm_controller_util::{StatusTurns, StatusUrgency};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
@@ -20,7 +20,7 @@ pub struct RateLimitTurns(Arc<Shared>);
 struct Shared {
     client: ApiClient,
     turns: Mutex<Turns>,
-    enqueue: OnceLock<Box<dyn Fn(ObjectKey) + Send + Sync>>,
+    enqueue: OnceLock<Box<dyn Fn(ObjectKey, StatusUrgency) + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Turns {
 
 enum Turn {
     /// A task waits for the token.
-    Waiting { level: PriorityLevel, number: u64, task: AbortHandle },
+    Waiting { urgency: StatusUrgency, number: u64, task: AbortHandle },
     /// The status may be written.
     Due(Permit),
 }
@@ -64,19 +64,19 @@ impl RateLimitTurns {
         }
     }
 
-    /// Waits for a token of `level` and enqueues `key`.
-    fn wait(&self, key: &ObjectKey, level: PriorityLevel, number: u64) -> AbortHandle {
+    /// Waits for a token and enqueues `key`.
+    fn wait(&self, key: &ObjectKey, urgency: StatusUrgency, number: u64) -> AbortHandle {
         let (shared, key) = (Arc::clone(&self.0), key.clone());
         let waiting = async move {
-            let permit = shared.client.with_priority_level(level).acquire().await;
-            shared.come(key, number, permit);
+            let permit = shared.client.with_priority_level(level(urgency)).acquire().await;
+            shared.come(key, urgency, number, permit);
         };
         tokio::spawn(waiting).abort_handle()
     }
 }
 
 impl Shared {
-    fn come(&self, key: ObjectKey, number: u64, permit: Permit) {
+    fn come(&self, key: ObjectKey, urgency: StatusUrgency, number: u64, permit: Permit) {
         {
             let mut turns = self.turns.lock();
             match turns.by_key.get_mut(&key) {
@@ -86,8 +86,16 @@ impl Shared {
             }
         }
         if let Some(enqueue) = self.enqueue.get() {
-            enqueue(key);
+            enqueue(key, urgency);
         }
+    }
+}
+
+fn level(urgency: StatusUrgency) -> PriorityLevel {
+    match urgency {
+        StatusUrgency::FewerPods => PriorityLevel::Availability,
+        StatusUrgency::Awaited => PriorityLevel::Rollout,
+        StatusUrgency::Other => PriorityLevel::Status,
     }
 }
 
@@ -104,24 +112,23 @@ impl Turn {
 }
 
 impl StatusTurns for RateLimitTurns {
-    fn on_turn(&self, enqueue: Box<dyn Fn(ObjectKey) + Send + Sync>) {
+    fn on_turn(&self, enqueue: Box<dyn Fn(ObjectKey, StatusUrgency) + Send + Sync>) {
         // A second function is of another controller with the same client, which there is not.
         let _ = self.0.enqueue.set(enqueue);
     }
 
-    fn take(&self, key: &ObjectKey, is_awaited: bool) -> bool {
+    fn take(&self, key: &ObjectKey, urgency: StatusUrgency) -> bool {
         let client = &self.0.client;
         if !client.is_rate_limited() {
             return true;
         }
-        let level = if is_awaited { PriorityLevel::Rollout } else { PriorityLevel::Status };
         let mut turns = self.0.turns.lock();
         match turns.by_key.get(key) {
             Some(Turn::Due(_)) => return true,
-            Some(Turn::Waiting { level: earlier, .. }) if *earlier <= level => return false,
+            Some(Turn::Waiting { urgency: earlier, .. }) if *earlier <= urgency => return false,
             Some(Turn::Waiting { .. }) => {}
             None => {
-                if let Some(permit) = client.with_priority_level(level).try_acquire() {
+                if let Some(permit) = client.with_priority_level(level(urgency)).try_acquire() {
                     turns.by_key.insert(key.clone(), Turn::Due(permit));
                     return true;
                 }
@@ -129,8 +136,8 @@ impl StatusTurns for RateLimitTurns {
         }
         turns.next += 1;
         let number = turns.next;
-        let task = self.wait(key, level, number);
-        if let Some(earlier) = turns.by_key.insert(key.clone(), Turn::Waiting { level, number, task }) {
+        let task = self.wait(key, urgency, number);
+        if let Some(earlier) = turns.by_key.insert(key.clone(), Turn::Waiting { urgency, number, task }) {
             earlier.abort();
         }
         false

@@ -37,7 +37,7 @@ pub use owned_objects::{CreateError, Created, Creation, Deleted, OwnedObjects};
 pub use pod_manifest::{ManifestError, PodManifest};
 pub use pod_view::PodView;
 pub use slow_start::slow_start_batch;
-pub use status_turns::{NoStatusTurns, StatusTurns};
+pub use status_turns::{NoStatusTurns, StatusTurns, StatusUrgency};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -144,7 +144,7 @@ impl DeploymentController {
             .watches(handlers::pods(&pods), move |pod| recreates.continued_by(pod))
             .build(syncer);
         let queue = controller.queue();
-        options.status_turns.on_turn(Box::new(move |key| queue.add(key)));
+        options.status_turns.on_turn(Box::new(move |key, _| queue.add(key)));
         Self(controller)
     }
 

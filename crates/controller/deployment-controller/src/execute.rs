@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet};
-use kcm_controller_util::{DeploymentControl, ReplicaSetControl, StatusTurns};
+use kcm_controller_util::{DeploymentControl, ReplicaSetControl, StatusTurns, StatusUrgency};
 use kcm_deployment_util::{revisions::RevisionProblem, rollout::is_complete};
 use kcm_events::{EventRecorder, ObjectReference};
 use kcm_expectations::OwnWrites;
@@ -46,9 +46,13 @@ impl Executor {
     /// Returns `false` for a status that is written when its turn comes.
     fn has_turn(&self, deployment: &ObjectKey, planned: &PlannedAction) -> bool {
         let Action::UpdateDeploymentStatus(updated) = &planned.action else { return true };
+        if planned.reason.as_ref().is_some_and(Reason::is_required) {
+            return true;
+        }
         // Callers such as `kubectl rollout status` wait for a complete rollout.
-        planned.reason.as_ref().is_some_and(Reason::is_required)
-            || self.status_turns.take(deployment, is_complete(updated, &updated.status))
+        let is_complete = is_complete(updated, &updated.status);
+        let urgency = if is_complete { StatusUrgency::Awaited } else { StatusUrgency::Other };
+        self.status_turns.take(deployment, urgency)
     }
 
     fn remember(&self, deployment: &ObjectKey, action: &Action, result: &ActionResult) {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
 use kcm_controller_util::{
-    CreateError, NoStatusTurns, OwnedObjects, PodControl, ReplicaSetControl, StatusTurns,
+    CreateError, NoStatusTurns, OwnedObjects, PodControl, ReplicaSetControl, StatusTurns, StatusUrgency,
 };
 use kcm_events::EventRecorder;
 use kcm_expectations::{GroupResource, OwnWrites};
@@ -161,7 +161,13 @@ impl ReplicaSetController {
             .owns(handlers::pods(&pods, replica_sets.store(), kind_config.kind))
             .build(syncer);
         let queue = controller.queue();
-        options.status_turns.on_turn(Box::new(move |key| queue.add(key)));
+        options.status_turns.on_turn(Box::new(move |key, urgency| {
+            if urgency == StatusUrgency::FewerPods {
+                queue.add_urgent(key);
+            } else {
+                queue.add(key);
+            }
+        }));
         Self(controller)
     }
 

@@ -3,7 +3,7 @@
 use kcm_api::{ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_controller_util::{index::may_select, replica_set_index};
 use kcm_informer::{SharedInformer, Store};
-use kcm_runtime::{Watch, predicate::resource_version_changed};
+use kcm_runtime::{Change, Watch, predicate::resource_version_changed};
 use tracing::error;
 
 /// Returns the watch of pods. Each change enqueues the ReplicaSet that controls the pod, or those that may adopt it.
@@ -14,7 +14,18 @@ pub(crate) fn pods(
 ) -> Watch<Pod> {
     Watch::new(pods)
         .when(resource_version_changed())
+        .urgent(is_loss)
         .orphans(|pod| &pod.labels, move |pod| adopters(&replica_sets, pod, kind))
+}
+
+/// Returns `true` if a ready pod is not counted any more. Until the status reports fewer pods, rollouts count it (US-4.9).
+fn is_loss(change: &Change<'_, Pod>) -> bool {
+    let is_counted = |pod: &Pod| pod.ready.is_ready && pod.deletion_timestamp.is_none();
+    match change {
+        Change::Added(_) => false,
+        Change::Updated { old, new } => is_counted(old) && !is_counted(new),
+        Change::Deleted(pod) => is_counted(pod),
+    }
 }
 
 /// Returns the ReplicaSets that select the orphan `pod`.

@@ -1,13 +1,13 @@
 //! Status of a ReplicaSet.
 
-use std::{cell::Cell, ptr, sync::Arc};
+use std::{cell::Cell, cmp::Ordering, ptr, sync::Arc};
 
 use kcm_api::{
     ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Time, condition_status,
     condition_type::REPLICA_FAILURE,
 };
 use kcm_clock::Timestamp;
-use kcm_controller_util::availability::is_pod_available;
+use kcm_controller_util::{StatusUrgency, availability::is_pod_available};
 
 use crate::{ManageError, View};
 
@@ -64,12 +64,19 @@ pub(crate) fn only_generation_differs(current: &ReplicaSetStatus, next: &Replica
     observed_generation != 0 && *current == ReplicaSetStatus { observed_generation, ..next.clone() }
 }
 
-/// Returns `true` if a Deployment waits for `next`, the next status of `replica_set`: it changes `availableReplicas`, or is
-/// the first that observes 0 replicas, for which the strategy Recreate waits.
-pub(crate) fn is_awaited(replica_set: &ReplicaSet, next: &ReplicaSetStatus) -> bool {
+/// Returns the urgency of `next`, the next status of `replica_set`. A Deployment waits for one that changes
+/// `availableReplicas`, and with the strategy Recreate for the first that observes 0 replicas.
+pub(crate) fn urgency(replica_set: &ReplicaSet, next: &ReplicaSetStatus) -> StatusUrgency {
     let current = &replica_set.status;
-    current.available_replicas != next.available_replicas
-        || replica_set.replicas() == 0 && current.observed_generation != next.observed_generation
+    let observes_zero =
+        replica_set.replicas() == 0 && current.observed_generation != next.observed_generation;
+    match next.available_replicas.cmp(&current.available_replicas) {
+        Ordering::Less => StatusUrgency::FewerPods,
+        _ if next.ready_replicas < current.ready_replicas => StatusUrgency::FewerPods,
+        Ordering::Greater => StatusUrgency::Awaited,
+        Ordering::Equal if observes_zero => StatusUrgency::Awaited,
+        Ordering::Equal => StatusUrgency::Other,
+    }
 }
 
 fn failure(reason: &str, message: String, now: Timestamp) -> ReplicaSetCondition {

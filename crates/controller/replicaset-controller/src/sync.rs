@@ -18,7 +18,7 @@ use crate::{
     lookup::{Candidates, related_pods},
     performed::Performed,
     plan::plan,
-    status::{calculate_status, is_awaited, only_generation_differs},
+    status::{calculate_status, only_generation_differs, urgency},
 };
 
 /// Dependencies of a sync.
@@ -87,15 +87,12 @@ impl Syncer {
         if is_deferred {
             return Ok(self.requeue(&view.replica_set, &view, now));
         }
-        if status == view.replica_set.status {
+        // The status of a sync that failed waits here, as upstream's: a sync at its turn would repeat the failed requests.
+        if error.is_some() || status == view.replica_set.status {
             self.status_turns.give_back(key);
-        } else if !self.status_turns.take(key, is_awaited(&view.replica_set, &status)) {
+        } else if !self.status_turns.take(key, urgency(&view.replica_set, &status)) {
             // The next sync also computes the time at which the next pod becomes available.
-            return match (error, retry_after) {
-                (None, _) => Ok(Requeue::Done),
-                (Some(_), Some(delay)) => Ok(Requeue::After(delay)),
-                (Some(source), None) => Err(SyncError::Manage { source, next_availability: None }),
-            };
+            return Ok(Requeue::Done);
         }
         let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;

@@ -81,8 +81,9 @@ pub fn owned_handler<K: Object, P: Object>(
     queue: KeyQueue,
     own_writes: Option<Arc<OwnWrites>>,
 ) -> Arc<dyn EventHandler<K>> {
-    let mapping = Owned { queue, objects, primaries, orphans: watch.orphans, own_writes };
-    Arc::new(Handler { predicates: watch.predicates, mapping })
+    let Watch { predicates, orphans, urgent, .. } = watch;
+    let mapping = Owned { queue, objects, primaries, orphans, urgent, own_writes };
+    Arc::new(Handler { predicates, mapping })
 }
 
 /// Returns the handler of [`ControllerBuilder::watches`](crate::ControllerBuilder::watches).
@@ -134,6 +135,7 @@ struct Owned<K, P> {
     objects: Store<K>,
     primaries: Store<P>,
     orphans: Option<Orphans<K>>,
+    urgent: Option<Predicate<K>>,
     own_writes: Option<Arc<OwnWrites>>,
 }
 
@@ -209,9 +211,14 @@ impl<K: Object, P: Object> Mapping<K> for Owned<K, P> {
         if !is_satisfied {
             return;
         }
+        let is_urgent = self.urgent.as_ref().is_some_and(|is_urgent| is_urgent(change));
         for owner in former.into_iter().chain(owner) {
             trace!(%owner, object = %change.object().key(), "Owned object {}", change.verb());
-            self.queue.add(owner);
+            if is_urgent {
+                self.queue.add_urgent(owner);
+            } else {
+                self.queue.add(owner);
+            }
         }
         for key in self.orphans.iter().flat_map(|orphans| orphans(change)) {
             trace!(owner = %key, object = %change.object().key(), "Orphan {}", change.verb());

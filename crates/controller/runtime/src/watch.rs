@@ -21,6 +21,7 @@ pub struct Watch<K> {
     pub(crate) informer: SharedInformer<K>,
     pub(crate) predicates: Vec<Predicate<K>>,
     pub(crate) orphans: Option<Orphans<K>>,
+    pub(crate) urgent: Option<Predicate<K>>,
 }
 
 pub(crate) type Predicate<K> = Box<dyn Fn(&Change<'_, K>) -> bool + Send + Sync>;
@@ -31,7 +32,7 @@ pub(crate) type Orphans<K> = Box<dyn Fn(&Change<'_, K>) -> Vec<ObjectKey> + Send
 impl<K: Object> Watch<K> {
     /// Returns a watch of all changes.
     pub fn new(informer: &SharedInformer<K>) -> Self {
-        Self { informer: informer.clone(), predicates: Vec::new(), orphans: None }
+        Self { informer: informer.clone(), predicates: Vec::new(), orphans: None, urgent: None }
     }
 
     /// Ignores changes for which `predicate` returns `false`. With several predicates, all must return `true`.
@@ -43,6 +44,16 @@ impl<K: Object> Watch<K> {
     #[must_use]
     pub fn when(mut self, predicate: impl Fn(&Change<'_, K>) -> bool + Send + Sync + 'static) -> Self {
         self.predicates.push(Box::new(predicate));
+        self
+    }
+
+    /// Enqueues the owner before others if `predicate` returns `true` for a change.
+    ///
+    /// While urgent keys wait, every second key that workers take is another one. It applies to
+    /// [`ControllerBuilder::owns`](crate::ControllerBuilder::owns).
+    #[must_use]
+    pub fn urgent(mut self, predicate: impl Fn(&Change<'_, K>) -> bool + Send + Sync + 'static) -> Self {
+        self.urgent = Some(Box::new(predicate));
         self
     }
 

@@ -86,9 +86,9 @@ mod order {
     #[tokio::test(start_paused = true)]
     async fn urgent_callers_are_served_first_at_the_same_times() {
         let (limiter, clock) = limiter(10.0, 1);
-        let levels = [Rollout, Event, Status, Rollout, Event, Status, Rollout];
+        let levels = [Rollout, Event, Status, Rollout, Event, Status, Rollout, Availability];
         let served = served(&limiter, &clock, levels).await;
-        let expected = [(0, 0), (3, 100), (6, 200), (2, 300), (5, 400), (1, 500), (4, 600)];
+        let expected = [(0, 0), (7, 100), (3, 200), (6, 300), (2, 400), (5, 500), (1, 600), (4, 700)];
         assert_eq!(served, expected);
     }
 

@@ -72,6 +72,63 @@ mod order {
     }
 }
 
+mod urgent {
+    use super::*;
+
+    #[test]
+    fn items_alternate_with_others() {
+        let queue = queue();
+        for item in ["a", "b", "c"] {
+            queue.add(item);
+        }
+        for item in ["x", "y", "z"] {
+            queue.add_urgent(item);
+        }
+        assert_eq!(get_all(&queue), ["x", "a", "y", "b", "z", "c"]);
+    }
+
+    #[test]
+    fn queued_item_moves_once() {
+        let queue = queue();
+        for item in ["a", "b", "c", "d"] {
+            queue.add(item);
+        }
+        queue.add_urgent("c");
+        queue.add_urgent("c");
+        queue.add("c");
+        assert_eq!(queue.len(), 4);
+        assert_eq!(get_all(&queue), ["c", "a", "b", "d"]);
+    }
+
+    /// The place that an urgent item has left is not that of a later add.
+    #[test]
+    fn item_is_taken_once_for_all_its_places() {
+        let queue = queue();
+        queue.add("a");
+        queue.add("b");
+        queue.add_urgent("b");
+        assert_eq!(get_now(&queue), Some("b"));
+        queue.done(&"b");
+        queue.add("b");
+        assert_eq!(queue.len(), 2);
+        assert_eq!(get_all(&queue), ["a", "b"]);
+        queue.done(&"b");
+        assert_eq!((get_now(&queue), queue.len()), (None, 0));
+    }
+
+    #[test]
+    fn item_added_while_processed_is_urgent_after_done() {
+        let queue = queue();
+        queue.add("a");
+        assert_eq!(get_now(&queue), Some("a"));
+        queue.add("b");
+        queue.add("a");
+        queue.add_urgent("a");
+        queue.done(&"a");
+        assert_eq!(get_all(&queue), ["a", "b"]);
+    }
+}
+
 mod done {
     use super::*;
 

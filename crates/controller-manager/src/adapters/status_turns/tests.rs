@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use kcm_api::ReplicaSet;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
-use kcm_controller_util::{PodControl, ReplicaSetControl};
+use kcm_controller_util::{
+    PodControl, ReplicaSetControl,
+    StatusUrgency::{Awaited, FewerPods, Other},
+};
 use kcm_testkit::{FakeApiServer, FakeResponse};
 
 use super::*;
@@ -31,7 +34,7 @@ impl TestEnv {
         let turns = client.status_turns();
         let (enqueued, clock) = (Arc::new(Mutex::new(Vec::new())), server.clock());
         let sink = Arc::clone(&enqueued);
-        turns.on_turn(Box::new(move |key| {
+        turns.on_turn(Box::new(move |key, _| {
             sink.lock().push((key.name.to_string(), clock.monotonic().as_millis()));
         }));
         Self { server, api, client, turns, enqueued }
@@ -67,14 +70,14 @@ fn replica_set(name: &str) -> ReplicaSet {
 #[tokio::test(start_paused = true)]
 async fn without_a_limit_each_status_is_written_at_once() {
     let env = TestEnv::new(RateLimit::UNLIMITED);
-    assert!((0..100).all(|_| env.turns.take(&key("web"), false)));
+    assert!((0..100).all(|_| env.turns.take(&key("web"), Other)));
     assert_eq!(format!("{:?}", env.turns), "{}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn free_token_is_for_the_status() {
     let env = TestEnv::new(RateLimit { qps: 10.0, burst: 1 });
-    assert!(env.turns.take(&key("web"), false) && env.turns.take(&key("web"), false));
+    assert!(env.turns.take(&key("web"), Other) && env.turns.take(&key("web"), Other));
     assert_eq!(env.api.available_requests(), 0);
     let set = replica_set("web");
     env.client.update_replica_set_status(&set).await.unwrap();
@@ -85,10 +88,10 @@ async fn free_token_is_for_the_status() {
 #[tokio::test(start_paused = true)]
 async fn key_is_enqueued_when_its_turn_comes_and_its_status_does_not_wait() {
     let env = TestEnv::exhausted().await;
-    assert!(!env.turns.take(&key("web"), false) && !env.turns.take(&key("web"), false));
+    assert!(!env.turns.take(&key("web"), Other) && !env.turns.take(&key("web"), Other));
     env.sleep(150).await;
     assert_eq!(env.enqueued(), [("web".to_owned(), 100)]);
-    assert!(env.turns.take(&key("web"), false));
+    assert!(env.turns.take(&key("web"), Other));
     env.client.update_replica_set_status(&replica_set("web")).await.unwrap();
     assert_eq!(env.request_times(), [0, 150]);
 }
@@ -96,12 +99,12 @@ async fn key_is_enqueued_when_its_turn_comes_and_its_status_does_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn awaited_status_is_as_urgent_as_a_pod() {
     let env = TestEnv::exhausted().await;
-    assert!(!env.turns.take(&key("web"), false));
-    assert!(!env.turns.take(&key("api"), true));
-    assert!(!env.turns.take(&key("job"), false));
+    assert!(!env.turns.take(&key("web"), Other));
+    assert!(!env.turns.take(&key("api"), Awaited));
+    assert!(!env.turns.take(&key("job"), Other));
     // It becomes awaited, and does not lose that.
-    assert!(!env.turns.take(&key("job"), true));
-    assert!(!env.turns.take(&key("job"), false));
+    assert!(!env.turns.take(&key("job"), Awaited));
+    assert!(!env.turns.take(&key("job"), Other));
     env.sleep(1).await;
     env.client.delete_pod(&key("pod")).await.unwrap();
     env.sleep(1_000).await;
@@ -111,10 +114,26 @@ async fn awaited_status_is_as_urgent_as_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn status_with_fewer_pods_is_before_pods() {
+    let env = TestEnv::exhausted().await;
+    let pods = ["a", "b"].map(|name| {
+        let (client, pod) = (env.client.clone(), key(name));
+        tokio::spawn(async move { client.delete_pod(&pod).await.unwrap() })
+    });
+    env.sleep(1).await;
+    assert!(!env.turns.take(&key("web"), Awaited));
+    assert!(!env.turns.take(&key("api"), FewerPods));
+    env.sleep(1_000).await;
+    assert_eq!(env.enqueued(), [("api".to_owned(), 100), ("web".to_owned(), 400)]);
+    assert_eq!(env.request_times(), [0, 200, 300]);
+    assert!(pods.iter().all(|pod| pod.is_finished()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn turn_that_is_given_back_is_for_the_next() {
     let env = TestEnv::exhausted().await;
     for name in ["web", "api", "job"] {
-        assert!(!env.turns.take(&key(name), false));
+        assert!(!env.turns.take(&key(name), Other));
     }
     env.turns.give_back(&key("web"));
     env.sleep(150).await;
@@ -135,7 +154,7 @@ async fn debug_state_names_the_rate_limit() {
         state["blockedOn"][0]["message"].as_str().map(str::to_owned)
     };
     assert_eq!(reason("queued", "web"), None);
-    assert!(!env.turns.take(&key("web"), false));
+    assert!(!env.turns.take(&key("web"), Other));
     env.sleep(1).await;
     let waits =
         "the manager's rate limit, with 1 waiting requests (raise --kube-api-qps and --kube-api-burst)";

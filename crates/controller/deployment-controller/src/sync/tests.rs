@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use kcm_clock::FakeClock;
-use kcm_controller_util::{NoStatusTurns, StatusTurns};
+use kcm_controller_util::{NoStatusTurns, StatusTurns, StatusUrgency};
 use kcm_deployment_util::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
 use kcm_expectations::OwnWrites;
@@ -142,7 +142,7 @@ async fn reentrant_rollback() {
 struct NoTokens;
 
 impl StatusTurns for NoTokens {
-    fn take(&self, _: &ObjectKey, _: bool) -> bool {
+    fn take(&self, _: &ObjectKey, _: StatusUrgency) -> bool {
         false
     }
 }

@@ -380,3 +380,23 @@ async fn restored_cache_removes_the_records_of_own_writes() {
         assert_eq!(world.own_writes.versions.ensure_ready(&key), Ok(()));
     }
 }
+
+/// Returns the first queued key if `other` is queued before a change of a pod of `web`.
+fn first_queued(change: impl Fn(&World, Pod)) -> String {
+    let (world, web, other) = world();
+    world.queue.add(other.metadata.key());
+    change(&world, owned_by(&web, pod("p")));
+    world.queue.try_get().unwrap().name.to_string()
+}
+
+#[test]
+fn loss_of_a_ready_pod_is_urgent() {
+    let available = |pod: Pod| Pod { resource_version: "6".into(), ..ready(pod, ago(60)) };
+    assert_eq!(first_queued(|world, pod| deleted(world, available(pod))), "web");
+    assert_eq!(first_queued(|world, pod| updated(world, available(pod.clone()), pod)), "web");
+    let terminating = |pod: &Pod| going(ready(pod.clone(), ago(60)));
+    assert_eq!(first_queued(|world, pod| updated(world, available(pod.clone()), terminating(&pod))), "web");
+    assert_eq!(first_queued(|world, pod| deleted(world, terminating(&pod))), "other");
+    assert_eq!(first_queued(|world, pod| updated(world, pod.clone(), available(pod))), "other");
+    assert_eq!(first_queued(|world, pod| added(world, available(pod))), "other");
+}

@@ -1,5 +1,7 @@
 //! Statuses that wait for the rate limit.
 
+use kcm_controller_util::StatusUrgency;
+
 use super::*;
 
 /// Rate limit that permits a status if `is_free`. Records the calls.
@@ -10,8 +12,12 @@ struct FakeTurns {
 }
 
 impl StatusTurns for FakeTurns {
-    fn take(&self, _: &ObjectKey, is_awaited: bool) -> bool {
-        self.calls.lock().push(if is_awaited { "take awaited" } else { "take" });
+    fn take(&self, _: &ObjectKey, urgency: StatusUrgency) -> bool {
+        self.calls.lock().push(match urgency {
+            StatusUrgency::FewerPods => "take first",
+            StatusUrgency::Awaited => "take awaited",
+            StatusUrgency::Other => "take",
+        });
         self.is_free
     }
 
@@ -72,7 +78,7 @@ async fn deleted_replica_set_gives_the_turn_back() {
 }
 
 #[tokio::test]
-async fn status_with_other_available_replicas_is_awaited() {
+async fn status_with_more_available_replicas_is_awaited() {
     let mut world = World::new();
     let subject = settled(1);
     let key = world.add_replica_set(&subject);
@@ -82,11 +88,27 @@ async fn status_with_other_available_replicas_is_awaited() {
 }
 
 #[tokio::test]
-async fn failed_creation_is_retried_before_the_turn_of_the_status() {
+async fn status_with_fewer_ready_replicas_is_first() {
+    for (ready, is_available) in [(0, false), (1, true)] {
+        let mut world = World::new();
+        let mut subject = settled(2);
+        subject.status.ready_replicas = 2;
+        subject.status.available_replicas = if is_available { 2 } else { 0 };
+        let key = world.add_replica_set(&subject);
+        let pods = pods_of(&subject, 2).into_iter().enumerate();
+        world.add_pods(pods.map(|(index, pod)| if index < ready { super::ready(pod, ago(60)) } else { pod }));
+        let synced = sync_with(&mut world, &key, false).await;
+        assert_eq!(synced, (Ok(Requeue::Done), String::new(), vec!["take first"]));
+    }
+}
+
+/// At a later turn, the sync would send the refused request again.
+#[tokio::test]
+async fn status_of_a_failed_creation_takes_no_turn() {
     let mut world = World::new();
     let key = world.add_replica_set(&replica_set("web", 1));
     world.cluster.create_errors.lock().push_back(refusal("quota exceeded"));
     let (result, requests, calls) = sync_with(&mut world, &key, false).await;
     assert!(result.unwrap_err().contains("quota exceeded"));
-    assert_eq!((&*requests, calls), ("create", vec!["take"]));
+    assert_eq!((&*requests, calls), ("create, status", vec!["give back"]));
 }
