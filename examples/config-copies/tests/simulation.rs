@@ -1,5 +1,4 @@
 //! The operator with faults, and three wrong variants of it.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 mod wrong;
 

@@ -93,7 +93,6 @@ macro_rules! resources {
             $($(#[$doc])* pub const $name: Self = Self(Index::$name as u16);)*
         }
 
-        #[expect(clippy::needless_update, reason = "a row may have all fields")]
         static TABLE: &[Definition] = &[$(Definition {
             group: $group,
             version: $version,
