@@ -55,7 +55,8 @@ async fn longest_lag(world: &World, condition: impl Fn(&World) -> bool) -> Durat
             let name = set.value()["metadata"]["name"].as_str().unwrap_or_default();
             let available = available.get(name).copied().unwrap_or(0);
             let reported = count(&set.value()["status"]["availableReplicas"]);
-            longest = longest.max(sets.entry(name.to_owned()).or_default().lag(available, reported, world.now()));
+            longest =
+                longest.max(sets.entry(name.to_owned()).or_default().lag(available, reported, world.now()));
         }
         world.clock.sleep(STEP).await;
     }

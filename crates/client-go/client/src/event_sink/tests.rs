@@ -78,8 +78,7 @@ async fn creates_and_patches() {
     let stored = json!({"metadata": {"name": "web.1"}, "count": 2});
     let server = scripted([&stored, &stored]);
     let sink = EventClient::new(&client(&server));
-    let expected =
-        StoredEvent { name: Some("web.1".to_owned()), count: Some(2), ..StoredEvent::default() };
+    let expected = StoredEvent { name: Some("web.1".to_owned()), count: Some(2), ..StoredEvent::default() };
     assert_eq!(sink.create(&event()).await.unwrap(), expected);
     assert_eq!(sink.patch(&event()).await.unwrap(), expected);
     assert_eq!(
@@ -119,7 +118,8 @@ async fn events_lost_here() -> (usize, usize) {
     let broadcaster = EventBroadcaster::start(sink, Arc::clone(&clock), random);
     let recorder = broadcaster.recorder("test");
     let recorded = saturate(&client, &clock, |number| {
-        let regarding = ObjectReference { name: format!("web-{number}").into(), ..ObjectReference::default() };
+        let regarding =
+            ObjectReference { name: format!("web-{number}").into(), ..ObjectReference::default() };
         recorder.event(&regarding, EventType::Normal, "SuccessfulCreate", "Created pod".to_owned());
     });
     let recorded = recorded.await;
