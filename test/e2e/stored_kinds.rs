@@ -187,7 +187,7 @@ impl<'a, S: Send> Recorder<'a, S> {
     async fn values(&self, created: &Value) -> Vec<Value> {
         let paths = leaves(created, "", &Value::is_string);
         let invalid = |path: String| {
-            let object = changed(self.sample, &path, Some(json!("Bogus")))?;
+            let object = changed(self.sample, &path, Some(&json!("Bogus")))?;
             Some((path, object))
         };
         let variants = paths.into_iter().filter(|path| !path.starts_with("status.")).filter_map(invalid);
@@ -255,10 +255,10 @@ fn leaves(value: &Value, path: &str, include: &dyn Fn(&Value) -> bool) -> Vec<St
 }
 
 /// Returns the object with another value in the first place of this path, or without it. `None` if there is no such place.
-fn changed(object: &Value, path: &str, new: Option<Value>) -> Option<Value> {
+fn changed(object: &Value, path: &str, new: Option<&Value>) -> Option<Value> {
     let mut changed = object.clone();
     // All items of a list, so that a path that only some of them have is found.
-    set(&mut changed, path, new.as_ref()).then_some(changed)
+    set(&mut changed, path, new).then_some(changed)
 }
 
 fn set(value: &mut Value, path: &str, new: Option<&Value>) -> bool {

@@ -78,6 +78,5 @@ async fn status_that_reports_fewer_pods_is_written_first() {
     names.iter().for_each(|name| world.set_image(name, "app:2"));
     let is_complete = |world: &World| names.iter().all(|name| world.is_rolled_out(name));
     let lag = longest_lag(&world, is_complete).await;
-    println!("longest time: {lag:?}");
     assert!(lag < Duration::from_secs(3), "{lag:?}");
 }

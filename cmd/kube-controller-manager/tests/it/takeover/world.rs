@@ -196,12 +196,6 @@ impl World {
         self.server.update(Resource::DEPLOYMENTS, "default", object, &WriteOptions::default()).unwrap();
     }
 
-    pub fn scale(&self, name: &str, replicas: u32) {
-        let mut object = self.deployment(name);
-        object["spec"]["replicas"] = json!(replicas);
-        self.server.update(Resource::DEPLOYMENTS, "default", object, &WriteOptions::default()).unwrap();
-    }
-
     fn deployment(&self, name: &str) -> Value {
         self.server.get(Resource::DEPLOYMENTS, "default", name).unwrap().value().clone()
     }

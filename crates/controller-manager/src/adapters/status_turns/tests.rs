@@ -126,7 +126,7 @@ async fn status_with_fewer_pods_is_before_pods() {
     env.sleep(1_000).await;
     assert_eq!(env.enqueued(), [("api".to_owned(), 100), ("web".to_owned(), 400)]);
     assert_eq!(env.request_times(), [0, 200, 300]);
-    assert!(pods.iter().all(|pod| pod.is_finished()));
+    assert!(pods.iter().all(tokio::task::JoinHandle::is_finished));
 }
 
 #[tokio::test(start_paused = true)]
