@@ -131,7 +131,8 @@ impl Recorder {
         if resource == "leases" {
             state.note_lease(&sender.process, &caused, now);
         } else if resource != "events" {
-            state.writes += u64::from(!sender.is_abandoned);
+            // A repeated apply that changes nothing is no write: kube-rs reconciles all objects after each list.
+            state.writes += u64::from(!sender.is_abandoned && !caused.is_empty());
         }
         let is_checked = !(sender.is_abandoned || sender.process.is_dead() || state.is_restored);
         for event in &caused {

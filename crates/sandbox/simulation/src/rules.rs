@@ -75,18 +75,17 @@ fn objects(server: &ApiServer) -> impl Iterator<Item = std::sync::Arc<Object>> {
 /// Returns the state at the end by resource, namespace and name, without what differs between runs: times, UIDs, revisions
 /// and generated names.
 pub(crate) fn effect(server: &ApiServer) -> BTreeMap<String, Value> {
-    let mut effect = BTreeMap::new();
+    let mut by_key = BTreeMap::<String, Vec<(String, Value)>>::new();
     for object in objects(server) {
-        let key = stable_key(&object);
         let mut value = object.value().clone();
-        if let Some(metadata) = value["metadata"].as_object_mut() {
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             let volatile =
                 ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "name"];
             for member in volatile {
                 metadata.remove(member);
             }
         }
-        if let Some(spec) = value["spec"].as_object_mut() {
+        if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
             // Schedulers and allocators write them.
             for member in ["nodeName", "clusterIP", "clusterIPs"] {
                 spec.remove(member);
@@ -96,14 +95,18 @@ pub(crate) fn effect(server: &ApiServer) -> BTreeMap<String, Value> {
             value["status"].take();
         }
         make_stable(&mut value);
-        let number = (0..).find(|number| !effect.contains_key(&format!("{key}{}", suffix(*number))));
-        effect.insert(format!("{key}{}", suffix(number.unwrap_or(0))), value);
+        by_key.entry(stable_key(&object)).or_default().push((value.to_string(), value));
+    }
+    let mut effect = BTreeMap::new();
+    for (key, mut values) in by_key {
+        // The order of generated names is that of random numbers.
+        values.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (number, (_, value)) in values.into_iter().enumerate() {
+            let suffix = if number == 0 { String::new() } else { format!(" #{}", number + 1) };
+            effect.insert(format!("{key}{suffix}"), value);
+        }
     }
     effect
-}
-
-fn suffix(number: u32) -> String {
-    if number == 0 { String::new() } else { format!(" #{}", number + 1) }
 }
 
 /// Resource, namespace and name of an object, with the prefix of a generated name.

@@ -17,7 +17,7 @@ pub(crate) async fn with_old_lists(client: Client) {
         .await;
 }
 
-/// Deletes the ConfigMaps of a ConfigCopy when it receives the event of its deletion.
+/// Deletes the ConfigMaps of a ConfigCopy when it receives the event of its deletion, from a watch that ends at its first error.
 pub(crate) async fn without_finalizer(client: Client) {
     async fn reconcile(copy: Arc<ConfigCopy>, client: Arc<Client>) -> Result<Action, Error> {
         write_copies(&client, &copy).await?;
