@@ -55,8 +55,7 @@ mod finds {
     #[test]
     fn cache_that_goes_back_in_time() {
         let failure = simulation(wrong::with_old_lists).seeds(0..2_000).unwrap().unwrap();
-        let rules = failure.outcome.rules();
-        assert!(matches!(rules[..], ["needless-deletion" | "status-back"]), "{failure}");
+        assert!(failure.outcome.rules().contains(&"needless-deletion"), "{failure}");
     }
 
     #[test]

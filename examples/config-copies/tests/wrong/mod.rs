@@ -10,7 +10,8 @@ use kube_runtime::{Controller, WatchStreamExt, controller::Action, watcher};
 
 /// Lists ConfigCopies from the watch cache of any API server. After a restart, the specification may be older than before.
 pub(crate) async fn with_old_lists(client: Client) {
-    let config = watcher::Config::default().any_semantic();
+    // A list with a limit is never from a cache.
+    let config = watcher::Config { page_size: None, ..watcher::Config::default().any_semantic() };
     Controller::new(Api::<ConfigCopy>::all(client.clone()), config)
         .run(reconcile, retry, Arc::new(client))
         .for_each(|_| ready(()))
