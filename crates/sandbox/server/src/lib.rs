@@ -7,6 +7,7 @@
 //! *Out of scope:* the effect of requests on objects, which `kcm-apiserver` implements.
 
 mod audit;
+mod close;
 mod disk;
 mod executor;
 mod fair_queue;

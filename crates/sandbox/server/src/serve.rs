@@ -33,6 +33,7 @@ use tower::{BoxError, ServiceExt};
 
 use crate::{
     HttpServer,
+    close::ClosesWithPeer,
     executor::{Executor, Spawner, end_turn},
     fair_queue::{FairQueue, Flow},
 };
@@ -130,6 +131,7 @@ async fn accept(server: HttpServer, listener: TcpListener, shutdown: Cancellatio
                             stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                         let user = users.zip(certificate).and_then(|(users, certificate)| users(certificate));
                         let service = socket.into_service(user);
+                        let stream = ClosesWithPeer(stream);
                         serve_connection(stream, service, requests, max_streams, watcher).await
                     }
                     Ok(Err(error)) => Err(error.into()),
