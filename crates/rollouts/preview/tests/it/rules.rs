@@ -314,7 +314,11 @@ mod quota {
         // Retries are at 5 ms, 15 ms, … 20 s, 41 s: a pod that is removed after 30 s is replaced late.
         assert!(duration > 41.0, "{outcome:?}");
         assert!(range.min_seconds <= duration && duration < range.max_seconds, "{range:?}");
-        assert!(render::text(&preview).contains("\ncomplete after 1m12s to 1m"), "{}", render::text(&preview));
+        assert!(
+            render::text(&preview).contains("\ncomplete after 1m12s to 1m"),
+            "{}",
+            render::text(&preview)
+        );
         let refused =
             preview.write_totals.iter().find(|total| total.resource == "pods" && total.verb == "create");
         assert!(refused.unwrap().refused > 10, "{:?}", preview.write_totals);
