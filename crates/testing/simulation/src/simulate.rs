@@ -197,8 +197,10 @@ async fn simulate(
     let mut effect = snapshot.effect();
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
     let has_details = cluster.scenario.has_only_kills() && !choices.has_overlap();
-    effect.extend(snapshot.details().into_iter().map(|(name, details)| {
-        (format!("{name} in detail"), if has_details { details } else { NOT_COMPARED.into() })
+    let mut details = snapshot.details();
+    effect.extend((0..cluster.scenario.workloads.len()).map(|at| {
+        let details = details.remove(&Workload::name(at)).filter(|_| has_details);
+        (format!("{} in detail", Workload::name(at)), details.unwrap_or_else(|| NOT_COMPARED.into()))
     }));
     if let Some(failure) = choices.failure() {
         cluster.judge.find("surprise", failure);

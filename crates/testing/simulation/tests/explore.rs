@@ -112,6 +112,15 @@ fn late_timer_delays_the_sync_of_its_key() {
     assert_ne!(outcome.log, explorer.outcome().log);
 }
 
+/// The user acts before the object of the same name is gone.
+#[test]
+fn workload_that_cannot_be_created_again_is_not_compared() {
+    let late = Surprise { step: "user action".to_owned(), nth: 1, becomes: Alternative::Later };
+    let explorer = Explorer::new(scenario("delete-foreground"), 1).unwrap();
+    let outcome = explorer.schedule(&[late]).run().unwrap();
+    assert!(outcome.has_no_findings(), "{outcome}");
+}
+
 #[test]
 fn surprise_without_a_step_is_reported() {
     let surprise = Surprise { step: "m0 create pods".to_owned(), nth: 1000, becomes: Alternative::Refuse };
