@@ -113,12 +113,10 @@ impl Kind {
 
     /// Sets the defaults of a decoded object.
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
-        match &self.custom {
-            Some(custom) => custom.apply_defaults(object),
-            None => match self.stored() {
-                Some(stored) => stored.apply_defaults(object),
-                None => defaults::apply(self.name(), object),
-            },
+        match (&self.custom, self.stored()) {
+            (Some(custom), _) => custom.apply_defaults(object),
+            (None, Some(stored)) => stored.apply_defaults(object),
+            (None, None) => defaults::apply(self.name(), object),
         }
     }
 
@@ -143,22 +141,18 @@ impl Kind {
     }
 
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
-        match &self.custom {
-            Some(custom) => custom.validate_create(object),
-            None => match self.stored() {
-                Some(stored) => stored.validate_create(object),
-                None => validate::create(self.name(), object),
-            },
+        match (&self.custom, self.stored()) {
+            (Some(custom), _) => custom.validate_create(object),
+            (None, Some(stored)) => stored.validate_create(object),
+            (None, None) => validate::create(self.name(), object),
         }
     }
 
     pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        match &self.custom {
-            Some(custom) => custom.validate_update(new, old),
-            None => match self.stored() {
-                Some(stored) => stored.validate_update(new, old),
-                None => validate::update(self.name(), new, old),
-            },
+        match (&self.custom, self.stored()) {
+            (Some(custom), _) => custom.validate_update(new, old),
+            (None, Some(stored)) => stored.validate_update(new, old),
+            (None, None) => validate::update(self.name(), new, old),
         }
     }
 

@@ -2,11 +2,13 @@
 //!
 //! Upstream counterpart: `pkg/registry/rbac/validation` and `plugin/pkg/auth/authorizer/rbac`.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    LabelSelector, User,
+    LabelSelector, Object, User,
     json::{list_at, str_at},
 };
 
@@ -54,10 +56,10 @@ pub(crate) struct Decision {
 #[derive(Debug, Default)]
 pub(crate) struct Policy {
     pub(crate) namespace: String,
-    pub(crate) cluster_roles: Vec<Value>,
-    pub(crate) cluster_role_bindings: Vec<Value>,
-    pub(crate) roles: Vec<Value>,
-    pub(crate) role_bindings: Vec<Value>,
+    pub(crate) cluster_roles: Vec<Arc<Object>>,
+    pub(crate) cluster_role_bindings: Vec<Arc<Object>>,
+    pub(crate) roles: Vec<Arc<Object>>,
+    pub(crate) role_bindings: Vec<Arc<Object>>,
 }
 
 fn contains(list: &[String], wanted: &str) -> bool {
@@ -219,10 +221,6 @@ pub(crate) fn rules_of(role: &Value) -> Vec<Rule> {
     list_at(role, &["rules"]).iter().map(rule).collect()
 }
 
-fn named<'a>(objects: &'a [Value], name: &str) -> Option<&'a Value> {
-    objects.iter().find(|object| str_at(object, &["metadata", "name"]) == name)
-}
-
 impl Policy {
     /// Returns the rules of the role that a binding refers to.
     ///
@@ -236,7 +234,7 @@ impl Policy {
         let (roles, singular) =
             if kind == "Role" { (&self.roles, "role") } else { (&self.cluster_roles, "clusterrole") };
         let missing = || format!("{singular}.rbac.authorization.k8s.io {name:?} not found");
-        let role = named(roles, name).ok_or_else(missing)?;
+        let role = roles.iter().find(|role| role.name() == name).ok_or_else(missing)?.value();
         let mut rules = rules_of(role);
         let mut pending = vec![role];
         let mut seen = vec![name];
@@ -244,11 +242,10 @@ impl Policy {
             for selector in list_at(role, &["aggregationRule", "clusterRoleSelectors"]) {
                 let selector = LabelSelector::from_object(selector);
                 for other in &self.cluster_roles {
-                    let other_name = str_at(other, &["metadata", "name"]);
-                    if selector.matches(other) && !seen.contains(&other_name) {
-                        seen.push(other_name);
-                        rules.extend(rules_of(other));
-                        pending.push(other);
+                    if !seen.contains(&other.name()) && selector.matches(other.value()) {
+                        seen.push(other.name());
+                        rules.extend(rules_of(other.value()));
+                        pending.push(other.value());
                     }
                 }
             }
@@ -265,6 +262,7 @@ impl Policy {
         let cluster = self.cluster_role_bindings.iter().map(|binding| (binding, ""));
         let own = self.role_bindings.iter().map(|binding| (binding, self.namespace.as_str()));
         for (binding, namespace) in cluster.chain(own) {
+            let binding = binding.value();
             let mut subjects = list_at(binding, &["subjects"]).iter();
             let Some(subject) = subjects.find(|subject| applies(subject, user, namespace)) else { continue };
             let text = |path: &[&str]| str_at(binding, path).to_owned();
@@ -296,7 +294,7 @@ impl Policy {
 
     /// Authorizes a request of a user.
     pub(crate) fn authorize(&self, user: &User, request: &Attributes) -> Decision {
-        if user.groups.iter().any(|group| group == MASTERS) {
+        if user.is_in(MASTERS) {
             return Decision { allowed: true, reason: String::new() };
         }
         let mut missing: Vec<String> = Vec::new();
@@ -330,7 +328,7 @@ fn applies(subject: &Value, user: &User, binding_namespace: &str) -> bool {
     let name = str_at(subject, &["name"]);
     match str_at(subject, &["kind"]) {
         "User" => user.name == name,
-        "Group" => user.groups.iter().any(|group| group == name),
+        "Group" => user.is_in(name),
         "ServiceAccount" => {
             let namespace = account_namespace(subject, binding_namespace);
             !namespace.is_empty() && user.name == format!("system:serviceaccount:{namespace}:{name}")
@@ -358,9 +356,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{Resource, encoded::SharedTexts, object::Version};
 
     fn rule(value: Value) -> Rule {
         Rule::deserialize(value).unwrap()
+    }
+
+    fn cluster_role(name: &str, value: &Value) -> Arc<Object> {
+        let resource = Resource::find("rbac.authorization.k8s.io", "clusterroles").unwrap();
+        let (written, texts) = (jiff::Timestamp::UNIX_EPOCH, SharedTexts::default());
+        Arc::new(Object::new(Arc::new(Version::new(resource, &name.into(), value, None, written, &texts))))
     }
 
     fn request(verb: &str, resource: &str, subresource: &str, name: &str) -> Attributes {
@@ -409,8 +414,9 @@ mod tests {
         let role = |name: &str, label: &str, rules: Value, selected: &[&str]| {
             let selectors: Vec<Value> =
                 selected.iter().map(|label| json!({"matchLabels": {*label: "1"}})).collect();
-            json!({"metadata": {"name": name, "labels": {label: "1"}}, "rules": rules,
-                "aggregationRule": {"clusterRoleSelectors": selectors}})
+            let role = json!({"metadata": {"name": name, "labels": {label: "1"}}, "rules": rules,
+                "aggregationRule": {"clusterRoleSelectors": selectors}});
+            cluster_role(name, &role)
         };
         let policy = Policy {
             cluster_roles: vec![

@@ -3,6 +3,8 @@
 //! Upstream counterpart: `WithAuthorization`, `RequestInfoFactory`, and the checks of `pkg/registry/rbac` that users grant
 //! only what they may do themselves.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, Method, request::Parts};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -13,7 +15,7 @@ use super::{
     user,
 };
 use crate::{
-    ApiServer, ApiStatus, Resource, StatusDetails, StatusReason, User,
+    ApiServer, ApiStatus, Object, Resource, StatusDetails, StatusReason, User,
     json::str_at,
     rbac::{self, Attributes, MASTERS, Policy},
 };
@@ -120,8 +122,7 @@ pub(super) fn authorize_impersonation(
         ..Attributes::default()
     };
     let name = &impersonated.name;
-    let account = name.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
-    let mut requests = vec![match account {
+    let mut requests = vec![match user::service_account(name) {
         Some((namespace, account)) => {
             Attributes { namespace: namespace.to_owned(), ..request("serviceaccounts", account) }
         }
@@ -140,7 +141,7 @@ pub(super) fn may_grant(method: &Method, user: &User, request: &Attributes) -> b
     request.group == GROUP
         && request.path.is_none()
         && [Method::POST, Method::PUT, Method::PATCH].contains(method)
-        && !user.groups.iter().any(|group| group == MASTERS)
+        && !user.is_in(MASTERS)
 }
 
 /// Checks that a user holds the rules that a role or binding grants. `preview` is the response to a dry run of the write.
@@ -186,14 +187,12 @@ pub(super) async fn check_grant(
 impl ApiServer {
     /// Roles and bindings for requests in a namespace. Empty for a user that needs none.
     pub(crate) fn policy(&self, namespace: &str, user: &User) -> Policy {
-        if user.groups.iter().any(|group| group == MASTERS) {
+        if user.is_in(MASTERS) {
             return Policy::default();
         }
-        let all = |plural: &str, namespace: &str| -> Vec<Value> {
+        let all = |plural: &str, namespace: &str| -> Vec<Arc<Object>> {
             let Some(resource) = Resource::find(GROUP, plural) else { return Vec::new() };
-            self.registry
-                .store
-                .read(|state| state.iter(resource, namespace).map(|object| object.value().clone()).collect())
+            self.registry.store.read(|state| state.iter(resource, namespace).collect())
         };
         let own = |plural| if namespace.is_empty() { Vec::new() } else { all(plural, namespace) };
         Policy {

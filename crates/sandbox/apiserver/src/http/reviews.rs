@@ -128,7 +128,7 @@ fn attributes_in(review: &Value) -> Attributes {
 fn own_rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
     let mut resource_rules = Vec::new();
     let mut other_rules = Vec::new();
-    if !server.config.rbac || user.groups.iter().any(|group| group == MASTERS) {
+    if !server.config.rbac || user.is_in(MASTERS) {
         resource_rules.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         other_rules.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }

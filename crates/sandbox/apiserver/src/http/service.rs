@@ -186,14 +186,10 @@ impl Exchange {
             Some(users) => user::authenticate(users, &parts, route.as_ref(), service.server.config.rbac),
         };
         let user = user.and_then(|user| {
-            let impersonated = user::impersonate(user.clone(), &parts.headers)?;
-            if service.server.config.rbac && impersonated != user {
-                authorization::authorize_impersonation(
-                    &service.server,
-                    &user,
-                    &impersonated,
-                    &parts.headers,
-                )?;
+            let Some(impersonated) = user::impersonated(&parts.headers)? else { return Ok(user) };
+            let server = &service.server;
+            if server.config.rbac && impersonated != user {
+                authorization::authorize_impersonation(server, &user, &impersonated, &parts.headers)?;
             }
             Ok(impersonated)
         });

@@ -32,8 +32,13 @@ impl User {
         Self { name, uid, groups }.with_group(AUTHENTICATED)
     }
 
+    /// `true` if the user is in a group.
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+
     fn with_group(mut self, group: &str) -> Self {
-        if !self.groups.iter().any(|given| given == group) {
+        if !self.is_in(group) {
             self.groups.push(group.to_owned());
         }
         self
@@ -86,33 +91,37 @@ pub(super) fn impersonated_groups(headers: &HeaderMap) -> Vec<String> {
     groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect()
 }
 
-/// Returns the user that a request of `user` impersonates, or `user`.
+/// Namespace and name of the service account of a user name.
+pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix("system:serviceaccount:")?.split_once(':')
+}
+
+/// Returns the user that a request impersonates, if it does.
 ///
 /// Upstream counterpart: `WithImpersonation`.
 ///
 /// # Errors
 ///
 /// 500, as upstream, for a UID or a group without a user name.
-pub(super) fn impersonate(user: User, headers: &HeaderMap) -> Result<User, ApiStatus> {
+pub(super) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiStatus> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let mut groups = impersonated_groups(headers);
     let (name, uid) = (text("impersonate-user"), text("impersonate-uid"));
     if name.is_empty() {
         if uid.is_empty() && groups.is_empty() {
-            return Ok(user);
+            return Ok(None);
         }
         let message = "requested impersonation without impersonating a user";
         return Err(ApiStatus::new(StatusReason::InternalError, message));
     }
     let anonymous = User::anonymous();
     if name == anonymous.name {
-        return Ok(User { name, uid, groups }.with_group(&anonymous.groups[0]));
+        return Ok(Some(User { name, uid, groups }.with_group(&anonymous.groups[0])));
     }
-    let account = name.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
-    if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
+    if let Some((namespace, _)) = service_account(&name).filter(|_| groups.is_empty()) {
         groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
     }
-    Ok(User::authenticated(name, uid, groups))
+    Ok(Some(User::authenticated(name, uid, groups)))
 }
 
 #[cfg(test)]
@@ -165,17 +174,17 @@ mod tests {
             for (name, value) in given {
                 headers.append(*name, value.parse().unwrap());
             }
-            impersonate(User::admin(), &headers).map_err(|status| status.code())
+            impersonated(&headers).map_err(|status| status.code())
         };
-        assert_eq!(ask(&[]), Ok(User::admin()));
+        assert_eq!(ask(&[]), Ok(None));
         let alice =
             [("impersonate-user", "alice"), ("impersonate-group", "dev"), ("impersonate-group", "ops")];
-        let alice = ask(&alice).unwrap();
+        let alice = ask(&alice).unwrap().unwrap();
         assert_eq!(
             (&*alice.name, alice.groups.join(" ")),
             ("alice", "dev ops system:authenticated".to_owned())
         );
-        assert_eq!(ask(&[("impersonate-user", "system:anonymous")]), Ok(User::anonymous()));
+        assert_eq!(ask(&[("impersonate-user", "system:anonymous")]), Ok(Some(User::anonymous())));
         assert_eq!(ask(&[("impersonate-group", "dev")]), Err(500));
     }
 }
