@@ -30,7 +30,7 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// File of the transcript of a server that authorizes by roles.
 const RBAC: &str = "rbac.txt";
 
-/// kube-apiserver of its own, without the kubelet of other tests, which writes to pods, and `kubectl proxy` to it.
+/// A separate kube-apiserver, without the kubelet of other tests, which writes to pods, and `kubectl proxy` to it.
 struct Server {
     address: SocketAddr,
     _programs: (ControlPlane, Program, tempfile::TempDir),
