@@ -5,22 +5,19 @@ mod progress;
 use std::{
     collections::BTreeMap,
     io,
-    num::NonZero,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
 
 use kcm_clock::{Clock, RealClock};
-use kcm_rollout_simulation::{Explorer, Report, Scenario, ScenarioError, SimulationError, Violation};
+use kcm_rollout_simulation::{
+    Explorer, Report, Scenario, ScenarioError, SimulationError, Violation, parallel,
+};
 use thiserror::Error;
 
 use self::progress::Progress;
-use crate::{
-    page::{PageError, Table},
-    parallel,
-};
+use crate::page::{PageError, Table};
 
 /// Folder of the scenarios, from the root of the tree.
 pub const FOLDER: &str = "test/stories/explore";
@@ -99,7 +96,7 @@ pub fn scenarios(tree: &Path) -> Result<BTreeMap<String, Scenario>, TaskError> {
 impl Task {
     /// Parses the words after `explore`; `None` if they make no sense.
     pub fn parse(words: &[&str]) -> Option<Self> {
-        let jobs = thread::available_parallelism().map_or(1, NonZero::get);
+        let jobs = parallel::available();
         let mut task = Self { scenarios: Vec::new(), surprises: 1, share: 1, jobs, resume: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {

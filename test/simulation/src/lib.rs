@@ -3,6 +3,5 @@
 
 pub mod explore;
 mod page;
-mod parallel;
 pub mod planted_bugs;
 pub mod simulate;

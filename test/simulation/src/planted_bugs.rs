@@ -9,13 +9,11 @@ mod search;
 use std::{
     collections::BTreeMap,
     fs, io,
-    num::NonZero,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    thread,
 };
 
-use kcm_rollout_simulation::SimulationError;
+use kcm_rollout_simulation::{SimulationError, parallel};
 use thiserror::Error;
 
 use self::patch::{Patch, PatchError, VARIABLE};
@@ -98,7 +96,7 @@ pub enum TaskError {
 impl Task {
     /// Parses the words after `planted-bugs`; `None` if they make no sense.
     pub fn parse(words: &[&str]) -> Option<Self> {
-        let jobs = thread::available_parallelism().map_or(1, NonZero::get);
+        let jobs = parallel::available();
         let mut task = Self { names: Vec::new(), folder: None, jobs };
         let mut words = words.iter();
         while let Some(word) = words.next() {

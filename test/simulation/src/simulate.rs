@@ -1,18 +1,14 @@
 //! `cargo xtask simulate`: runs simulations on all processors.
 
 use std::{
-    num::NonZero,
     ops::{ControlFlow, Range},
     path::PathBuf,
-    thread,
     time::Duration,
 };
 
 use kcm_clock::{Clock, RealClock};
-use kcm_rollout_simulation::{Finding, Outcome, Scenario, ScenarioError, SimulationError};
+use kcm_rollout_simulation::{Finding, Outcome, Scenario, ScenarioError, SimulationError, parallel};
 use thiserror::Error;
-
-use crate::parallel;
 
 /// Seeds that are run unless the command says otherwise.
 const SEEDS: Range<u64> = 0..1000;
@@ -49,7 +45,7 @@ pub enum TaskError {
 impl Task {
     /// Parses the words after `simulate`; `None` if they make no sense.
     pub fn parse(words: &[&str]) -> Option<Self> {
-        let jobs = thread::available_parallelism().map_or(1, NonZero::get);
+        let jobs = parallel::available();
         let mut task =
             Self { seeds: SEEDS, minutes: None, jobs, file: None, log: false, shrink: true, twice: false };
         let mut words = words.iter();

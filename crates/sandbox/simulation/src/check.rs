@@ -2,12 +2,8 @@
 
 use std::{
     fmt,
-    ops::Range,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    ops::{ControlFlow, Range},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use crate::{
@@ -15,8 +11,10 @@ use crate::{
         explore::Explorer,
         observer::Finding,
         outcome::{Outcome, SimulationError},
+        parallel,
         shrink::{Reduction, shrink},
     },
+    removal,
     scenario::{LONG_HISTORY, Scenario},
     simulate::SimulatedScenario,
     simulation::Simulation,
@@ -139,30 +137,10 @@ impl<X: Send + Sync + 'static> Simulation<X> {
 
 /// Parts that may be left out of a scenario.
 const REDUCTIONS: &[Reduction<Scenario>] = &[
-    Reduction {
-        len: |scenario| scenario.incidents.len(),
-        reduce: |scenario, at| {
-            scenario.incidents.remove(at);
-        },
-    },
-    Reduction {
-        len: |scenario| scenario.faults.len(),
-        reduce: |scenario, at| {
-            scenario.faults.remove(at);
-        },
-    },
-    Reduction {
-        len: |scenario| scenario.surprises.len(),
-        reduce: |scenario, at| {
-            scenario.surprises.remove(at);
-        },
-    },
-    Reduction {
-        len: |scenario| scenario.actions.len(),
-        reduce: |scenario, at| {
-            scenario.actions.remove(at);
-        },
-    },
+    removal!(incidents),
+    removal!(faults),
+    removal!(surprises),
+    removal!(actions),
     Reduction { len: |_| 1, reduce: |scenario, _| scenario.managers = 1 },
     Reduction { len: |_| 1, reduce: |scenario, _| scenario.front_ends = 1 },
     Reduction { len: |_| 1, reduce: |scenario, _| scenario.history = LONG_HISTORY },
@@ -173,27 +151,19 @@ fn in_threads<T: Send>(
     count: usize,
     run: impl Fn(usize) -> Result<Option<T>, SimulationError> + Sync,
 ) -> Result<Option<T>, SimulationError> {
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(None::<(usize, Result<T, SimulationError>)>));
-    let lock = || found.lock().unwrap_or_else(PoisonError::into_inner);
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= count || lock().as_ref().is_some_and(|(first, _)| *first < number) {
-                return;
+    let (lowest, mut found) = (AtomicUsize::new(usize::MAX), None);
+    let numbers = (0..count).take_while(|number| *number < lowest.load(Ordering::Relaxed));
+    parallel::each(
+        numbers,
+        parallel::available(),
+        |number| run(*number).transpose(),
+        |number, result| {
+            if result.is_some() && number < lowest.load(Ordering::Relaxed) {
+                lowest.store(number, Ordering::Relaxed);
+                found = result;
             }
-            if let Some(result) = run(number).transpose() {
-                let mut found = lock();
-                if found.as_ref().is_none_or(|(first, _)| number < *first) {
-                    *found = Some((number, result));
-                }
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.map(|(_, result)| result).transpose()
+            ControlFlow::<()>::Continue(())
+        },
+    );
+    found.transpose()
 }

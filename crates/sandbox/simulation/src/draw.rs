@@ -26,8 +26,8 @@ impl Scenario {
         scenario.history =
             random.pick(&[LONG_HISTORY, LONG_HISTORY, LONG_HISTORY, 5]).unwrap_or(LONG_HISTORY);
         scenario.restart_after = random.between(100, 5_000);
-        // A cache that goes back in time: the process reads from a server with a current cache, and then from one whose cache
-        // lags.
+        // The process may read from a server with a current cache, and then from the one with a lag: its cache goes back in
+        // time.
         if random.once_in(2) {
             scenario.front_ends = 2;
             let lag = random.pick(&[2_000, 10_000, 20_000]).unwrap_or(2_000);

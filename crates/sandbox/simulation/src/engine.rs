@@ -10,6 +10,8 @@ pub mod managers;
 pub mod network;
 pub mod observer;
 pub mod outcome;
+pub mod parallel;
 pub mod random;
 pub mod shrink;
 pub mod step;
+pub mod timeline;

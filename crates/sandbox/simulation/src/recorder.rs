@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     sync::Arc,
     time::Duration,
 };
@@ -10,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{Method, request::Parts};
 use jiff::Timestamp;
-use kcm_apiserver::{ApiServer, AuditEvent, Object, ObjectReference, WatchEvent, WatchStart, Watcher};
+use kcm_apiserver::{ApiServer, AuditEvent, Object, ObjectReference, WatchEvent, Watcher};
 use kcm_clock::Clock;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -19,7 +18,7 @@ use crate::{
     engine::{
         choices::Choices,
         host::Process,
-        observer::{Finding, Observer, RequestOrigin, START_MILLISECOND},
+        observer::{Finding, Observer, RequestOrigin, START_MILLISECOND, log_line, watch},
     },
     rules::{check_status, is_of_others, stable_key},
     world::Write,
@@ -94,15 +93,7 @@ impl Recorder {
 
     /// Observes `server` from now on.
     pub(crate) fn watch(self: &Arc<Self>, server: &ApiServer) {
-        self.state.lock().watcher = Some(server.watch_everything(WatchStart::Now));
-        // Changes are taken in before the server forgets them.
-        let (recorder, mut changes) = (Arc::clone(self), server.watch_everything(WatchStart::Now));
-        tokio::spawn(async move {
-            while changes.next().await.is_ok() {
-                while changes.try_next().is_ok_and(|change| change.is_some()) {}
-                recorder.catch_up();
-            }
-        });
+        self.state.lock().watcher = Some(watch(Arc::clone(self), server));
     }
 
     /// Notes that the store was restored from a backup. From then on, only the end is checked.
@@ -325,9 +316,6 @@ impl State {
     }
 
     fn line(&mut self, now: Timestamp, what: &str) {
-        let mut line = String::new();
-        // Writing to a string does not fail.
-        let _ = write!(line, "{:>10} {what}", now.as_millisecond() - START_MILLISECOND);
-        self.log.push(line);
+        self.log.push(log_line(now, what));
     }
 }

@@ -13,6 +13,7 @@ use crate::engine::{
     choices::Surprise,
     faults::{At, Incident, RequestFault},
     files::{self, ScenarioError},
+    timeline::has_restore,
 };
 
 /// Events that the API server keeps for watches in a scenario without expired watches.
@@ -230,6 +231,6 @@ impl Scenario {
 
     /// `true` if the store is restored from a backup.
     pub(crate) fn has_restore(&self) -> bool {
-        self.incidents.iter().any(|one| matches!(one.event, Incident::Restore { .. }))
+        has_restore(&self.incidents)
     }
 }

@@ -18,6 +18,7 @@ use crate::{
         observer::{Finding, Observer, START_MILLISECOND},
         outcome::{Outcome, SimulationError},
         random::random,
+        timeline::{Event, first_revision, sleep_until, timeline},
     },
     recorder::{Recorder, WriteRule},
     rules,
@@ -33,9 +34,6 @@ const QUIET_PERIOD: Duration = Duration::from_secs(30);
 /// Time without writes at the end of a run.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
-/// First revision of a store that is restored. The revisions after the restore do not reach it.
-const REVISION_BEFORE_RESTORE: u64 = 1_000_000;
-
 impl<X: Send + Sync + 'static> Simulation<X> {
     /// Runs a scenario in simulated time, then without faults, and compares the effects.
     ///
@@ -47,10 +45,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         if scenario.has_faults() && outcome.has_no_findings() {
             let calm = self.run_once(&scenario.without_faults())?;
             self.compare(scenario, &mut outcome, &calm);
-            for finding in calm.findings {
-                let rule = format!("without-faults-{}", finding.rule);
-                outcome.findings.push(Finding { rule, ..finding });
-            }
+            outcome.add_without_faults(calm.findings);
         }
         Ok(outcome)
     }
@@ -141,13 +136,6 @@ impl<X: Send + Sync + 'static> Schedule for SimulatedScenario<'_, X> {
     }
 }
 
-/// An action or an incident.
-enum Event<'a> {
-    Action(&'a Action),
-    Incident(&'a Incident),
-    BackUp,
-}
-
 struct Cluster<'a, X> {
     simulation: &'a Simulation<X>,
     scenario: &'a Scenario,
@@ -180,7 +168,7 @@ async fn simulate<X: Send + Sync + 'static>(
         clock: Arc::clone(&clock),
         random: random(scenario.seed, 1),
         audit: Some(Arc::new(move |event| audited.audit(event))),
-        first_revision: if scenario.has_restore() { REVISION_BEFORE_RESTORE } else { 1 },
+        first_revision: first_revision(&scenario.incidents),
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
         ..ApiServerConfig::default()
     });
@@ -247,17 +235,9 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
 
     /// Performs the actions and incidents of the scenario.
     async fn run_events(&self) {
-        let actions = self.scenario.actions.iter().map(|one| (one.at, Event::Action(&one.event)));
-        let incidents = self.scenario.incidents.iter().map(|one| (one.at, Event::Incident(&one.event)));
-        let backups = self.scenario.incidents.iter().filter_map(|one| match one.event {
-            Incident::Restore { age } => Some((one.at.saturating_sub(age), Event::BackUp)),
-            _ => None,
-        });
-        let mut events: Vec<_> = backups.chain(actions).chain(incidents).collect();
-        events.sort_by_key(|(at, _)| *at);
         let (server, mut backup) = (&self.world.server, None);
-        for (at, event) in events {
-            self.sleep_until(at).await;
+        for (at, event) in timeline(&self.scenario.actions, &self.scenario.incidents) {
+            sleep_until(&*self.clock, at).await;
             self.recorder.catch_up();
             match event {
                 Event::Action(action) => {
@@ -279,12 +259,8 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
                 Event::BackUp => backup = Some(server.back_up()),
             }
         }
-        self.sleep_until(self.scenario.end).await;
+        sleep_until(&*self.clock, self.scenario.end).await;
         self.clock.sleep(self.choices.effects_end().saturating_sub(self.clock.monotonic())).await;
-    }
-
-    async fn sleep_until(&self, millisecond: u64) {
-        self.clock.sleep(Duration::from_millis(millisecond).saturating_sub(self.clock.monotonic())).await;
     }
 
     /// Waits until the operator has done all that there is to do. Returns `false` if it does not get there.

@@ -2,17 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
+    fmt,
     sync::Arc,
     time::Duration,
 };
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use kcm_apiserver::{ApiServer, AuditEvent, Resource, WatchEvent, WatchStart, Watcher};
+use kcm_apiserver::{ApiServer, AuditEvent, Resource, WatchEvent, Watcher};
 use kcm_clock::Clock;
 pub(crate) use kcm_simulation::Finding;
 pub(crate) use kcm_simulation::engine::observer::{Observer, RequestOrigin, START_MILLISECOND};
+use kcm_simulation::engine::observer::{log_line, watch};
 use kcm_stories::{
     Entry,
     invariants::{Basis, Change, Invariant, Invariants, Violation},
@@ -94,15 +95,7 @@ impl Judge {
 
     /// Judges what happens to `server` from now on.
     pub(crate) fn watch(self: &Arc<Self>, server: &ApiServer) {
-        self.state.lock().watcher = Some(server.watch_everything(WatchStart::Now));
-        // Changes are taken in before the server forgets them.
-        let (judge, mut changes) = (Arc::clone(self), server.watch_everything(WatchStart::Now));
-        tokio::spawn(async move {
-            while changes.next().await.is_ok() {
-                while changes.try_next().is_ok_and(|change| change.is_some()) {}
-                judge.catch_up();
-            }
-        });
+        self.state.lock().watcher = Some(watch(Arc::clone(self), server));
     }
 
     /// Notes that the store was restored from a backup.
@@ -434,10 +427,7 @@ impl State {
     }
 
     fn line(&mut self, now: Timestamp, what: &str) {
-        let mut line = String::new();
-        // Writing to a string does not fail.
-        let _ = write!(line, "{:>10} {what}", now.as_millisecond() - START_MILLISECOND);
-        self.log.push(line);
+        self.log.push(log_line(now, what));
     }
 }
 

@@ -24,6 +24,8 @@
 //!
 //! *Not in this crate:* code that the controllers use, real time, threads.
 
+#[doc(hidden)]
+pub use kcm_simulation::engine::parallel;
 use kcm_simulation::engine::{choices, explore, host, managers, network, outcome};
 pub use kcm_simulation::{
     Alternative, ExtraRule, Finding, Outcome, Report, SimulationError, Surprise, Violation,

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use kcm_apiserver::Resource;
-use kcm_simulation::engine::files;
+use kcm_simulation::engine::{files, timeline::has_restore};
 pub use kcm_simulation::{At, FaultEffect, Incident, ScenarioError};
 use serde::{Deserialize, Serialize};
 
@@ -341,7 +341,7 @@ impl Scenario {
 
     /// `true` if the store is restored from a backup.
     pub(crate) fn has_restore(&self) -> bool {
-        self.incidents.iter().any(|one| matches!(one.event, Incident::Restore { .. }))
+        has_restore(&self.incidents)
     }
 
     /// Namespace of a workload.

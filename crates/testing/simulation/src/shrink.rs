@@ -1,6 +1,9 @@
 //! Makes a scenario that fails as small as it can be.
 
-use kcm_simulation::engine::shrink::{Reduction, shrink};
+use kcm_simulation::{
+    engine::shrink::{Reduction, shrink},
+    removal,
+};
 
 use crate::{scenario::Scenario, simulate::SimulationError};
 
@@ -22,24 +25,12 @@ impl Scenario {
     }
 }
 
-/// Removes the element of a list.
-macro_rules! each {
-    ($list:ident) => {
-        Reduction {
-            len: |scenario| scenario.$list.len(),
-            reduce: |scenario, at| {
-                scenario.$list.remove(at);
-            },
-        }
-    };
-}
-
 const REDUCTIONS: &[Reduction<Scenario>] = &[
-    each!(incidents),
-    each!(faults),
-    each!(surprises),
-    each!(webhooks),
-    each!(actions),
+    removal!(incidents),
+    removal!(faults),
+    removal!(surprises),
+    removal!(webhooks),
+    removal!(actions),
     // Positions of the others must not change, so only the last can go.
     Reduction {
         len: |scenario| usize::from(scenario.workloads.len() > 1),

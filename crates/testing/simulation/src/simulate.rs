@@ -7,7 +7,11 @@ use kcm_apiserver::{ApiServer, ApiServerConfig, Backup, HistoryLimits};
 use kcm_clock::{Clock, SimulatedClock};
 use kcm_controller_manager::KUBERNETES_VERSION;
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
-pub(crate) use kcm_simulation::{Outcome, SimulationError, engine::random::random};
+use kcm_simulation::engine::{
+    random::random,
+    timeline::{Event, first_revision, sleep_until, timeline},
+};
+pub(crate) use kcm_simulation::{Outcome, SimulationError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -15,7 +19,7 @@ use crate::{
     draw::LARGE_WORKLOAD,
     effect::Snapshot,
     explore::Schedule,
-    judge::{Finding, Judge, Observer, START_MILLISECOND},
+    judge::{Judge, Observer, START_MILLISECOND},
     managers::ManagerGroup,
     network::{Network, NetworkSettings},
     outcome::NOT_COMPARED,
@@ -46,9 +50,6 @@ const CHANCE_SETTLE_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
 /// Time after which clients have given up requests without a response, and the API server executes no request late.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(61);
 
-/// First revision of a store that is restored. The revisions after the restore do not reach it.
-const REVISION_BEFORE_RESTORE: u64 = 1_000_000;
-
 /// Time without writes at the end of a run.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
@@ -65,10 +66,7 @@ impl Scenario {
         if has_faults && !self.has_restore() && outcome.has_no_findings() {
             let calm = self.without_faults().run_once()?;
             outcome.compare_effect(&calm.effect);
-            for finding in calm.findings {
-                let rule = format!("without-faults-{}", finding.rule);
-                outcome.findings.push(Finding { rule, ..finding });
-            }
+            outcome.add_without_faults(calm.findings);
         }
         Ok(outcome)
     }
@@ -121,13 +119,6 @@ struct Cluster {
     choices: Arc<Choices>,
 }
 
-/// An action or an incident.
-enum Event<'a> {
-    UserAction(&'a UserAction),
-    Incident(&'a Incident),
-    BackUp,
-}
-
 async fn simulate(
     scenario: Arc<Scenario>,
     guide: Option<Guide>,
@@ -143,7 +134,7 @@ async fn simulate(
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| audited.audit(event))),
         admission: admission(&scenario.webhooks, &choices),
-        first_revision: if scenario.has_restore() { REVISION_BEFORE_RESTORE } else { 1 },
+        first_revision: first_revision(&scenario.incidents),
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
         ..ApiServerConfig::default()
     });
@@ -223,20 +214,12 @@ impl Cluster {
     /// Performs the actions and incidents of the scenario. Returns the workloads that could not be created again.
     async fn run_events(&self) -> Vec<usize> {
         let mut not_created = Vec::new();
-        let actions = self.scenario.actions.iter().map(|one| (one.at, Event::UserAction(&one.event)));
-        let incidents = self.scenario.incidents.iter().map(|one| (one.at, Event::Incident(&one.event)));
-        let backups = self.scenario.incidents.iter().filter_map(|one| match one.event {
-            Incident::Restore { age } => Some((one.at.saturating_sub(age), Event::BackUp)),
-            _ => None,
-        });
         let mut backup = None;
-        let mut events: Vec<(u64, Event<'_>)> = backups.chain(actions).chain(incidents).collect();
-        events.sort_by_key(|(at, _)| *at);
-        for (at, event) in events {
-            self.sleep_until(at).await;
+        for (at, event) in timeline(&self.scenario.actions, &self.scenario.incidents) {
+            sleep_until(&*self.clock, at).await;
             self.judge.catch_up();
             match event {
-                Event::UserAction(action) => {
+                Event::Action(action) => {
                     if self.choices.choose("user action", StepKind::UserAction).is_some() {
                         self.clock.sleep(choices::delay()).await;
                         self.judge.catch_up();
@@ -257,7 +240,7 @@ impl Cluster {
                 Event::BackUp => backup = Some(self.server.back_up()),
             }
         }
-        self.sleep_until(self.scenario.end).await;
+        sleep_until(&*self.clock, self.scenario.end).await;
         self.clock.sleep(self.choices.effects_end().saturating_sub(self.clock.monotonic())).await;
         not_created
     }
@@ -266,11 +249,6 @@ impl Cluster {
         self.server.restore_backup(backup);
         self.judge.restored(&self.server);
         self.users.remove_unready_pods();
-    }
-
-    async fn sleep_until(&self, millisecond: u64) {
-        let left = Duration::from_millis(millisecond).saturating_sub(self.clock.monotonic());
-        self.clock.sleep(left).await;
     }
 
     fn end_faults(&self) {

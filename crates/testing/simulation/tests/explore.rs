@@ -4,15 +4,11 @@
 use std::{
     collections::BTreeSet,
     fs,
+    ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
 };
 
-use kcm_rollout_simulation::{Alternative, Explorer, Outcome, Report, Scenario, Surprise};
+use kcm_rollout_simulation::{Alternative, Explorer, Outcome, Report, Scenario, Surprise, parallel};
 
 /// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
 const SHARE: usize = if cfg!(debug_assertions) { 500 } else { 4 };
@@ -36,27 +32,19 @@ fn share() -> usize {
 
 /// Runs all parts of an exploration.
 fn explore(explorer: &Explorer) -> Report {
-    let next = AtomicUsize::new(0);
-    let sum = Mutex::new(Report::default());
-    let run_parts = || {
-        loop {
-            let part = next.fetch_add(1, Ordering::Relaxed);
-            if part >= explorer.parts() {
-                return;
-            }
-            let report = explorer.run_part(part).unwrap();
-            let mut sum = sum.lock().unwrap();
+    let mut sum = Report::default();
+    parallel::each(
+        0..explorer.parts(),
+        THREADS,
+        |part| explorer.run_part(*part).unwrap(),
+        |_, report| {
             sum.schedules += report.schedules;
             sum.rejoined += report.rejoined;
             sum.violations.extend(report.violations);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(run_parts);
-        }
-    });
-    sum.into_inner().unwrap()
+            ControlFlow::<()>::Continue(())
+        },
+    );
+    sum
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Seeds that every test run tries, and the reproducibility of each.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
-use std::{fs, path::Path, thread};
+use std::{fs, ops::ControlFlow, path::Path};
 
-use kcm_rollout_simulation::Scenario;
+use kcm_rollout_simulation::{Scenario, parallel};
 
 /// Seeds that every test run tries. `SIMULATION_SEEDS=0..1000` tries others.
 const SEEDS: std::ops::Range<u64> = 0..if cfg!(debug_assertions) { 100 } else { 300 };
 
-const THREADS: u64 = 4;
+const THREADS: usize = 4;
 
 fn seeds() -> std::ops::Range<u64> {
     let Ok(text) = std::env::var("SIMULATION_SEEDS") else { return SEEDS };
@@ -18,27 +18,16 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn seeds_violate_no_rule() {
-    let seeds = seeds();
-    thread::scope(|scope| {
-        for first in 0..THREADS {
-            let seeds = seeds.clone();
-            scope.spawn(move || {
-                for seed in seeds.filter(|seed| seed % THREADS == first) {
-                    let scenario = Scenario::draw(seed);
-                    let outcome = scenario.run().unwrap();
-                    if outcome.has_no_findings() {
-                        continue;
-                    }
-                    let small = scenario.shrunk(&outcome.rules()).unwrap();
-                    panic!(
-                        "seed {seed}: {outcome}\nin short:\n{}\n{}",
-                        small.to_text(),
-                        small.run().unwrap()
-                    );
-                }
-            });
+    let run = |seed: &u64| {
+        let scenario = Scenario::draw(*seed);
+        let outcome = scenario.run().unwrap();
+        if outcome.has_no_findings() {
+            return;
         }
-    });
+        let small = scenario.shrunk(&outcome.rules()).unwrap();
+        panic!("seed {seed}: {outcome}\nin short:\n{}\n{}", small.to_text(), small.run().unwrap());
+    };
+    parallel::each(seeds(), THREADS, run, |_, ()| ControlFlow::<()>::Continue(()));
 }
 
 #[test]

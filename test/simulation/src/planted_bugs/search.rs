@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use kcm_rollout_simulation::{Explorer, Finding, SimulationError};
+use kcm_rollout_simulation::{Explorer, Finding, SimulationError, parallel};
 
 use super::{TaskError, tree};
-use crate::{explore, parallel, simulate};
+use crate::{explore, simulate};
 
 /// Surprises up to which a bug is searched.
 const SURPRISES: usize = 2;

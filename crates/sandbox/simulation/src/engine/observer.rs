@@ -5,11 +5,29 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use http::{Method, request::Parts};
 use jiff::Timestamp;
+use kcm_apiserver::{ApiServer, WatchStart, Watcher};
 
 use super::host::Process;
 
 /// Start of every simulation, in milliseconds since 1970.
 pub const START_MILLISECOND: i64 = 1_767_225_600_000;
+
+/// Returns a watcher of all changes of `server`. `observer` takes them in before the server forgets them.
+pub fn watch(observer: Arc<impl Observer + 'static>, server: &ApiServer) -> Watcher {
+    let mut changes = server.watch_everything(WatchStart::Now);
+    tokio::spawn(async move {
+        while changes.next().await.is_ok() {
+            while changes.try_next().is_ok_and(|change| change.is_some()) {}
+            observer.catch_up();
+        }
+    });
+    server.watch_everything(WatchStart::Now)
+}
+
+/// Line of the log of a run: the time in milliseconds since the start, and what happened.
+pub fn log_line(now: Timestamp, what: &str) -> String {
+    format!("{:>10} {what}", now.as_millisecond() - START_MILLISECOND)
+}
 
 /// Origin of a request.
 #[derive(Debug, Clone)]

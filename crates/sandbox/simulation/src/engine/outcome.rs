@@ -48,7 +48,7 @@ impl Outcome {
         self.findings.is_empty()
     }
 
-    /// Adds a finding for each workload whose effect is another than without faults.
+    /// Adds a finding for each workload whose effect differs from that without faults.
     pub fn compare_effect(&mut self, calm: &BTreeMap<String, Value>) {
         for (workload, effect) in calm {
             let own = self.effect.get(workload).cloned().unwrap_or_default();
@@ -57,6 +57,14 @@ impl Outcome {
                 self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
             }
         }
+    }
+
+    /// Adds the findings of the run without faults.
+    pub fn add_without_faults(&mut self, findings: Vec<Finding>) {
+        self.findings.extend(findings.into_iter().map(|finding| {
+            let rule = format!("without-faults-{}", finding.rule);
+            Finding { rule, ..finding }
+        }));
     }
 
     /// Names of the rules that were violated, each once.

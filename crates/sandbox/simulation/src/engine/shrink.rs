@@ -18,6 +18,20 @@ pub struct Reduction<S> {
     pub reduce: fn(&mut S, usize),
 }
 
+/// Reduction that removes an element of a list of the scenario.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! removal {
+    ($list:ident) => {
+        $crate::engine::shrink::Reduction {
+            len: |scenario| scenario.$list.len(),
+            reduce: |scenario, at| {
+                scenario.$list.remove(at);
+            },
+        }
+    };
+}
+
 /// Returns the scenario with as little in it as fails, with the same or with other numbers of its surprises.
 pub fn shrink<S: Clone + PartialEq, E>(
     scenario: S,

@@ -1,11 +1,17 @@
 //! Runs items on several threads.
 
 use std::{
+    num::NonZero,
     ops::ControlFlow,
     panic::{self, AssertUnwindSafe},
     sync::{Mutex, mpsc},
     thread,
 };
+
+/// Number of threads that the machine runs at once.
+pub fn available() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
 
 /// Runs items in order on `jobs` threads and passes each result to `show`, until `show` breaks. Returns the value of the
 /// break.
@@ -13,7 +19,7 @@ use std::{
 /// # Panics
 ///
 /// Panics if `run` panics.
-pub(crate) fn each<I: Send, R: Send, B>(
+pub fn each<I: Send, R: Send, B>(
     items: impl Iterator<Item = I> + Send,
     jobs: usize,
     run: impl Fn(&I) -> R + Sync,
