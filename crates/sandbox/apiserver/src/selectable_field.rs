@@ -19,13 +19,18 @@ impl SelectableField {
     pub(crate) fn matches(&self, object: &Value, wanted: &str) -> bool {
         let found =
             self.paths.iter().filter_map(|path| at(object, path)).find(|value| value.as_str() != Some(""));
-        match found {
-            None | Some(Value::Null) => wanted == self.absent,
-            Some(Value::String(text)) => text == wanted,
-            Some(other) => {
-                let text = other.to_string();
-                text == wanted
-            }
+        is_equal(found, wanted, self.absent)
+    }
+}
+
+/// `true` if a value is written as `wanted` in a selector.
+pub(crate) fn is_equal(value: Option<&Value>, wanted: &str, absent: &str) -> bool {
+    match value {
+        None | Some(Value::Null) => wanted == absent,
+        Some(Value::String(text)) => text == wanted,
+        Some(other) => {
+            let text = other.to_string();
+            text == wanted
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct CustomVersion {
     pub(crate) definition_schema: Arc<Value>,
     /// `additionalPrinterColumns` of the definition.
     pub(crate) printer_columns: Value,
+    /// Names of the fields that field selectors support, such as `spec.color`.
+    pub(crate) selectable_fields: Vec<String>,
     pub(crate) has_status: bool,
     pub(crate) scale: Option<ScalePaths>,
     /// Warning for clients of a deprecated version.
@@ -130,6 +132,10 @@ impl CustomVersion {
             schemas: Arc::clone(schemas),
             definition_schema: Arc::new(definition_schema(version)),
             printer_columns: Value::Array(list_at(version, &["additionalPrinterColumns"]).to_vec()),
+            selectable_fields: list_at(version, &["selectableFields"])
+                .iter()
+                .map(|field| str_at(field, &["jsonPath"]).trim_start_matches('.').to_owned())
+                .collect(),
             has_status: at(version, &["subresources", "status"]).is_some(),
             scale: at(version, &["subresources", "scale"]).map(ScalePaths::parse),
             deprecation,

@@ -173,7 +173,7 @@ fn selection(query: &Query, target: &Target) -> Result<Selection, ApiStatus> {
             format!("{fields},metadata.name={name}")
         };
     }
-    let fields = FieldSelector::parse(&fields, target.resource()).map_err(bad)?;
+    let fields = FieldSelector::parse_for(&fields, &target.kind).map_err(bad)?;
     Ok(Selection { labels, fields })
 }
 

@@ -2,7 +2,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{Object, Resource, label_selector::SelectorError, selectable_field::SelectableField};
+use crate::{
+    Object, Resource,
+    custom::CustomVersion,
+    json::at,
+    kind::Kind,
+    label_selector::SelectorError,
+    selectable_field::{self, SelectableField},
+};
 
 /// Field selector.
 ///
@@ -12,9 +19,43 @@ pub struct FieldSelector(Arc<[FieldRequirement]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FieldRequirement {
-    field: &'static SelectableField,
+    field: Field,
     equal: bool,
     value: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Field {
+    BuiltIn(&'static SelectableField),
+    /// Name of a field of a custom resource, such as `spec.color`.
+    Custom(String),
+}
+
+impl Field {
+    fn find(name: &str, kind: &Kind) -> Option<Self> {
+        let is_selectable =
+            |custom: &&Arc<CustomVersion>| custom.selectable_fields.iter().any(|field| field == name);
+        let custom = || kind.custom.as_ref().filter(is_selectable).map(|_| Self::Custom(name.to_owned()));
+        kind.resource.selectable_field(name).map(Self::BuiltIn).or_else(custom)
+    }
+
+    /// Name of a field that is not one of a custom resource.
+    fn built_in(&self) -> Option<&'static str> {
+        match self {
+            Self::BuiltIn(field) => Some(field.name),
+            Self::Custom(_) => None,
+        }
+    }
+
+    fn matches(&self, object: &Value, wanted: &str) -> bool {
+        match self {
+            Self::BuiltIn(field) => field.matches(object, wanted),
+            Self::Custom(name) => {
+                let path: Vec<&str> = name.split('.').collect();
+                selectable_field::is_equal(at(object, &path), wanted, "")
+            }
+        }
+    }
 }
 
 impl FieldSelector {
@@ -24,6 +65,11 @@ impl FieldSelector {
     ///
     /// The syntax is invalid, or `resource` does not support a field.
     pub fn parse(text: &str, resource: Resource) -> Result<Self, SelectorError> {
+        Self::parse_for(text, &resource.into())
+    }
+
+    /// As [`parse`](Self::parse), for a version of a custom resource, too.
+    pub(crate) fn parse_for(text: &str, kind: &Kind) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for term in split_unescaped(text).into_iter().filter(|term| !term.is_empty()) {
             let invalid = || SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"));
@@ -35,7 +81,7 @@ impl FieldSelector {
                 .find_map(|(symbol, equal)| Some((rest.strip_prefix(symbol)?, *equal)))
                 .ok_or_else(invalid)?;
             requirements.push(FieldRequirement {
-                field: resource.selectable_field(key).ok_or_else(|| unknown_field(key, resource))?,
+                field: Field::find(key, kind).ok_or_else(|| unknown_field(key, kind))?,
                 equal,
                 value: unescape(value).ok_or_else(invalid)?,
             });
@@ -51,9 +97,9 @@ impl FieldSelector {
     /// As [`matches`](Self::matches). Decodes the object only if a field other than its name is selected.
     pub(super) fn matches_object(&self, object: &Object) -> bool {
         self.0.iter().all(|FieldRequirement { field, equal, value }| {
-            let is_match = match field.name {
-                "metadata.name" => object.name() == value,
-                "metadata.namespace" => object.namespace() == value,
+            let is_match = match field.built_in() {
+                Some("metadata.name") => object.name() == value,
+                Some("metadata.namespace") => object.namespace() == value,
                 _ => field.matches(object.value(), value),
             };
             is_match == *equal
@@ -67,13 +113,13 @@ impl FieldSelector {
 
     /// Name that every match must have. It turns a list into a lookup.
     pub(crate) fn exact_name(&self) -> Option<&str> {
-        let term = self.0.iter().find(|term| term.equal && term.field.name == "metadata.name")?;
+        let term = self.0.iter().find(|term| term.equal && term.field.built_in() == Some("metadata.name"))?;
         Some(&term.value)
     }
 }
 
-fn unknown_field(key: &str, resource: Resource) -> SelectorError {
-    SelectorError(if resource.has_own_selectable_fields() {
+fn unknown_field(key: &str, kind: &Kind) -> SelectorError {
+    SelectorError(if kind.custom.is_some() || kind.resource.has_own_selectable_fields() {
         format!("field label not supported: {key}")
     } else {
         format!("\"{key}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")

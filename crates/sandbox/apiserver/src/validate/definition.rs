@@ -2,6 +2,8 @@
 //!
 //! Upstream counterpart: `apiextensions-apiserver/pkg/apis/apiextensions/validation`.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -20,6 +22,8 @@ const STORED_VERSIONS: &str = "storedVersions";
 /// Types of printer columns.
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
+/// Maximum number of selectable fields of a version.
+const MAX_SELECTABLE_FIELDS: usize = 8;
 
 /// Annotation that approves a definition in a group of the Kubernetes community.
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -175,11 +179,50 @@ fn per_version(versions: &[&Value], errors: &mut Errors) {
             printer_column(column, &path.index(index), errors);
         }
     });
-    each("selectableFields", "selectableFields", &mut |_, fields, path| {
-        if fields.as_array().is_some_and(|fields| !fields.is_empty()) {
-            errors.forbidden(path, "selectable fields are not supported by the embedded API server");
-        }
+    each("selectableFields", "selectableFields", &mut |version, fields, path| {
+        let schema = at(version, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
+        selectable_fields(fields.as_array().map_or(&[], Vec::as_slice), schema, path, errors);
     });
+}
+
+/// Upstream counterpart: `ValidateCustomResourceSelectableFields`. Names in quotes are not supported.
+fn selectable_fields(fields: &[Value], schema: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const TYPES: [&str; 3] = ["string", "boolean", "integer"];
+    let mut unique = BTreeSet::new();
+    for (index, field) in fields.iter().enumerate() {
+        let (json_path, path) = (text(field, "jsonPath"), path.index(index));
+        let path = path.child("jsonPath");
+        let Some(name) = json_path.strip_prefix('.') else {
+            if json_path.is_empty() {
+                errors.required(&path, "");
+            } else {
+                let detail = "is an invalid path: expected [ or . but got: ";
+                let first = json_path.split(['.', '[', ']']).next().unwrap_or_default();
+                errors.invalid(&path, json_path, format!("{detail}{first}"));
+            }
+            continue;
+        };
+        let member = |schema: &'_ Value, name: &str| schema.get("properties")?.get(name).cloned();
+        let Some(found) = name.split('.').try_fold(schema.clone(), |schema, name| member(&schema, name))
+        else {
+            errors.invalid(&path, json_path, "is an invalid path: does not refer to a valid field");
+            continue;
+        };
+        if name.split('.').next() == Some("metadata") {
+            errors.invalid(&path, json_path, "must not point to fields in metadata");
+        }
+        if !TYPES.contains(&text(&found, "type")) {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                          formats are allowed.";
+            errors.invalid(&path, json_path, detail);
+        }
+        if !unique.insert(name) {
+            errors.duplicate(&path, json_path);
+        }
+    }
+    if unique.len() > MAX_SELECTABLE_FIELDS {
+        errors.too_many(path, unique.len(), MAX_SELECTABLE_FIELDS);
+    }
 }
 
 fn printer_column(column: &Value, path: &Path<'_>, errors: &mut Errors) {

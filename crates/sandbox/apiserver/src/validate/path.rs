@@ -95,6 +95,10 @@ impl Errors {
         self.push(ErrorType::TooLong, path, Value::Null, format!("may not be more than {limit} bytes"));
     }
 
+    pub(super) fn too_many(&mut self, path: &Path<'_>, count: usize, limit: usize) {
+        self.push(ErrorType::TooMany, path, Value::from(count), format!("must have at most {limit} items"));
+    }
+
     /// Adds an `Invalid` error for each message of `rule` about `text`.
     pub(super) fn rule(&mut self, path: &Path<'_>, text: &str, rule: fn(&str) -> Vec<String>) {
         for detail in rule(text) {

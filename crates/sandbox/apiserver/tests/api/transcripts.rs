@@ -30,5 +30,5 @@ macro_rules! transcripts {
 }
 
 transcripts! {
-    objects patches paths pods rbac regexes reviews stored versions
+    objects patches paths pods rbac regexes reviews selectable_fields stored versions
 }
