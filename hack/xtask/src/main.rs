@@ -9,7 +9,7 @@ use std::{
     process::ExitCode,
 };
 
-use load_tests::{apiserver_load, budget, build_times, manager_load, manager_memory};
+use load_tests::{apiserver_load, budget, build_times, manager_load, manager_soak};
 use recorded_cases::{
     answer,
     input::{self, InputError},
@@ -74,11 +74,8 @@ fn run() -> Result<(), TaskError> {
         ["manager-load", flags @ ..] => {
             Ok(manager_load::Task::parse(flags).ok_or(TaskError::Usage)?.run()?)
         }
-        ["manager-size", flags @ ..] => {
-            Ok(manager_memory::SizeTask::parse(flags).ok_or(TaskError::Usage)?.run()?)
-        }
         ["manager-soak", flags @ ..] => {
-            Ok(manager_memory::SoakTask::parse(flags).ok_or(TaskError::Usage)?.run()?)
+            Ok(manager_soak::Task::parse(flags).ok_or(TaskError::Usage)?.run()?)
         }
         ["explore", flags @ ..] => Ok(explore::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
         ["kubectl-acceptance", flags @ ..] => {

@@ -5,7 +5,7 @@ pub mod budget;
 pub mod build_times;
 mod error;
 pub mod manager_load;
-pub mod manager_memory;
+pub mod manager_soak;
 pub mod measure;
 
 pub use error::TaskError;

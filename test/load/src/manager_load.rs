@@ -1,12 +1,14 @@
 //! Benchmark of the manager, and of upstream's manager for comparison.
 //!
 //! Both run on the same API server with the same flags and are measured from outside, by their writes and by the process
-//! statistics of the operating system. There are two kinds of measurements.
+//! statistics of the operating system. There are three kinds of measurements. The API server is the sandbox, or kube-apiserver with etcd.
 //!
 //! *Workloads* (`--workloads`): time, CPU time of manager and API server, peak memory and writes of a change of many
-//! objects. The API server is the sandbox, or kube-apiserver with etcd. `--scale` multiplies the number of objects.
+//! objects. `--scale` multiplies the number of objects.
 //!
-//! *Single events*, on the sandbox:
+//! *A large cluster* (`--large`): see [`large`].
+//!
+//! *Single events*:
 //!
 //! | | measurement | method |
 //! |---|---|---|
@@ -18,6 +20,7 @@
 //! | takeover | time from the end of the leader to the first write of the standby, after SIGTERM also with many pods | as for start |
 
 mod bench;
+mod large;
 mod load_cluster;
 mod manager;
 mod server;
@@ -26,21 +29,16 @@ mod workload;
 
 use std::{env, path::PathBuf, sync::Arc};
 
-use kcm_client::Server;
 use kcm_clock::{Clock, RealClock};
 
 use crate::{
     error::TaskError,
-    measure::{
-        Measure,
-        program::{self, failed},
-        table,
-    },
+    measure::{Measure, program, table},
 };
 use bench::Bench;
 use load_cluster::{LoadCluster, PODS_EACH};
 use manager::ManagerProgram;
-use server::ServerProgram;
+use server::{LoadServer, ServerProgram};
 use steady::{steady, takeover, takeover_time};
 use workload::{Scaled, WORKLOADS, Workload};
 
@@ -61,6 +59,8 @@ pub struct Task {
     workloads: Vec<&'static Workload>,
     scales: Vec<usize>,
     rounds: usize,
+    /// Number of Deployments of the large cluster.
+    large: Option<usize>,
     kube_apiserver: bool,
 }
 
@@ -75,6 +75,7 @@ impl Task {
             workloads: Vec::new(),
             scales: vec![1],
             rounds: 1,
+            large: None,
             kube_apiserver: false,
         };
         let mut words = words.iter();
@@ -87,6 +88,7 @@ impl Task {
                 "--workloads" => task.workloads = workloads(words.next()?)?,
                 "--scale" => task.scales = numbers(words.next()?, 1, MAX_SCALE)?,
                 "--rounds" => task.rounds = words.next()?.parse().ok().filter(|rounds| *rounds > 0)?,
+                "--large" => task.large = Some(*numbers(words.next()?, large::MIN, large::MAX)?.first()?),
                 "--kube-apiserver" => task.kube_apiserver = true,
                 _ => return None,
             }
@@ -102,7 +104,9 @@ impl Task {
             let mut managers = vec![ManagerProgram { name: "this manager", program }];
             let theirs = env::var_os("KUBE_CONTROLLER_MANAGER").map(PathBuf::from);
             managers.extend(theirs.map(|program| ManagerProgram { name: "upstream's manager", program }));
-            if self.workloads.is_empty() {
+            if let Some(deployments) = self.large {
+                self.measure_large(&clock, &managers, deployments).await?;
+            } else if self.workloads.is_empty() {
                 self.measure_events(&clock, &managers).await?;
             } else {
                 self.measure_workloads(&clock, &managers).await?;
@@ -119,11 +123,7 @@ impl Task {
         clock: &Arc<dyn Clock>,
         managers: &[ManagerProgram],
     ) -> Result<(), TaskError> {
-        let server = if self.kube_apiserver {
-            ServerProgram::Kubebuilder(env::var_os("KUBEBUILDER_ASSETS").ok_or(TaskError::NoServer)?.into())
-        } else {
-            ServerProgram::Sandbox(program::release("kube-sandbox", self.sandbox.as_deref())?)
-        };
+        let server = self.server()?;
         println!("API server: {server}");
         let bench = Bench { server: &server, managers, clock, rounds: self.rounds };
         let mut growth = String::new();
@@ -182,20 +182,45 @@ impl Task {
                 column.append(&mut takeover(&mut cluster, manager).await?);
             }
         }
-        let mut columns = columns.into_iter();
-        let (ours, theirs) = (columns.next().unwrap_or_default(), columns.next());
-        print!("{}", table(["This manager", "Upstream's"], &ours, theirs.as_deref()));
+        print_columns(&columns);
         Ok(())
     }
 
-    async fn cluster(&self, clock: &Arc<dyn Clock>) -> Result<LoadCluster, TaskError> {
-        let sandbox = program::release("kube-sandbox", self.sandbox.as_deref())?;
-        let folder = tempfile::tempdir().map_err(failed("temporary directory"))?;
-        let arguments = ["--nodes=10", "--pod-ready-delay=0ms", "--pod-stop-delay=0ms"];
-        let (child, address) = program::sandbox(&sandbox, folder.path(), &arguments).await?;
-        let clients = program::connect(Server::Master(address), clock).await?;
-        LoadCluster::new(child, folder, clients, Arc::clone(clock)).await
+    async fn measure_large(
+        &self,
+        clock: &Arc<dyn Clock>,
+        managers: &[ManagerProgram],
+        deployments: usize,
+    ) -> Result<(), TaskError> {
+        let [ours, ..] = managers else { return Ok(()) };
+        let mut cluster = self.cluster(clock).await?;
+        large::fill(&cluster, ours, deployments).await?;
+        let mut columns = Vec::new();
+        for (turn, manager) in managers.iter().enumerate() {
+            columns.push(large::measure(&mut cluster, manager, turn).await?);
+        }
+        print_columns(&columns);
+        Ok(())
     }
+
+    fn server(&self) -> Result<ServerProgram, TaskError> {
+        Ok(if self.kube_apiserver {
+            ServerProgram::Kubebuilder(env::var_os("KUBEBUILDER_ASSETS").ok_or(TaskError::NoServer)?.into())
+        } else {
+            ServerProgram::Sandbox(program::release("kube-sandbox", self.sandbox.as_deref())?)
+        })
+    }
+
+    async fn cluster(&self, clock: &Arc<dyn Clock>) -> Result<LoadCluster, TaskError> {
+        let server = LoadServer::start(&self.server()?, true, clock).await?;
+        LoadCluster::new(server, Arc::clone(clock)).await
+    }
+}
+
+/// Prints the measurements of this manager, and of upstream's if there are any.
+fn print_columns(columns: &[Vec<Measure>]) {
+    let ours = columns.first().map_or(&[][..], Vec::as_slice);
+    print!("{}", table(["This manager", "Upstream's"], ours, columns.get(1).map(Vec::as_slice)));
 }
 
 /// Parses a comma-separated list of numbers within bounds.

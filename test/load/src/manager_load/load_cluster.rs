@@ -4,21 +4,23 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
 use kcm_api::ReplicaSet;
-use kcm_client::{ApiClient, ClientFactory, ListParams, RateLimit, Request};
+use kcm_client::{ApiClient, ListParams, Request};
 use kcm_clock::Clock;
 use kcm_informer::{ListWatch, WatchEvent, WatchOptions};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::{process::Child, time::timeout};
+use tokio::time::timeout;
 
-use super::manager::{ManagerProgram, RunningManager, TIMEOUT};
+use super::{
+    manager::{ManagerProgram, RunningManager, TIMEOUT},
+    server::LoadServer,
+    workload::deployment,
+};
 use crate::error::TaskError;
 
 /// Number of pods per Deployment.
 pub(super) const PODS_EACH: usize = 100;
-const NAMESPACE: &str = "load";
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/load/deployments";
-const PODS: &str = "/api/v1/namespaces/load/pods";
+pub(super) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/load/deployments";
+pub(super) const PODS: &str = "/api/v1/namespaces/load/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A settled Deployment, a temporary Deployment, and a pod without an owner.
@@ -26,11 +28,10 @@ const SETTLED: &str = "fill-0";
 const GROWN: &str = "grown";
 const UNOWNED: &str = "unowned";
 
-/// Sandbox and its client.
+/// API server and its client.
 pub(super) struct LoadCluster {
-    _server: Child,
-    folder: TempDir,
-    api: ApiClient,
+    pub(super) server: LoadServer,
+    pub(super) api: ApiClient,
     clock: Arc<dyn Clock>,
     probes: usize,
     touches: usize,
@@ -46,26 +47,14 @@ pub(super) struct Probe {
 }
 
 impl LoadCluster {
-    pub(super) async fn new(
-        server: Child,
-        folder: TempDir,
-        clients: ClientFactory,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, TaskError> {
-        let api = clients.client("load", RateLimit::UNLIMITED);
-        for name in [NAMESPACE, "kube-system"] {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            match api.send(&Request::post("/api/v1/namespaces", namespace.to_string())).await {
-                Err(error) if !error.is_already_exists() => return Err(error.into()),
-                _ => {}
-            }
-        }
+    pub(super) async fn new(server: LoadServer, clock: Arc<dyn Clock>) -> Result<Self, TaskError> {
+        let api = server.api.clone();
         let unowned = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": UNOWNED, "labels": {"app": UNOWNED}},
             "spec": {"containers": [{"name": "main", "image": "app:1"}]},
         });
         api.send(&Request::post(PODS, unowned.to_string())).await?;
-        Ok(Self { _server: server, folder, api, clock, probes: 0, touches: 0 })
+        Ok(Self { server, api, clock, probes: 0, touches: 0 })
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {
@@ -76,12 +65,12 @@ impl LoadCluster {
         self.clock.monotonic()
     }
 
-    async fn pause(&self, time: Duration) {
+    pub(super) async fn pause(&self, time: Duration) {
         self.clock.sleep(time).await;
     }
 
     pub(super) fn start(&self, manager: &ManagerProgram, more: &[&str]) -> Result<RunningManager, TaskError> {
-        manager.start(&self.folder.path().join("sandbox.kubeconfig"), more)
+        manager.start(&self.server.kubeconfig, more)
     }
 
     /// Creates Deployments with `pods` pods in total, and runs `manager` until they are settled.
@@ -156,30 +145,19 @@ impl LoadCluster {
         Ok(())
     }
 
+    /// Restarts kube-apiserver.
+    pub(super) async fn restart_server(&mut self) -> Result<(), TaskError> {
+        self.server.restart(&*self.clock).await
+    }
+
     pub(super) async fn delete_lease(&self) -> Result<(), TaskError> {
         self.api.send(&Request::delete(LEASE, Vec::new())).await?;
         Ok(())
     }
 
     async fn create(&self, name: &str, replicas: usize) -> Result<Value, TaskError> {
-        let deployment = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"containers": [{
-                        "name": "main",
-                        "image": "app:1",
-                        "ports": [{"containerPort": 80}],
-                        "env": [{"name": "MODE", "value": "load"}],
-                        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
-                    }]},
-                },
-            },
-        });
-        let answer = self.api.send(&Request::post(DEPLOYMENTS, deployment.to_string())).await?;
+        let answer =
+            self.api.send(&Request::post(DEPLOYMENTS, deployment(name, replicas).to_string())).await?;
         Ok(serde_json::from_slice(&answer)?)
     }
 
@@ -202,7 +180,7 @@ impl LoadCluster {
         }
     }
 
-    async fn get(&self, path: &str) -> Result<Value, TaskError> {
+    pub(super) async fn get(&self, path: &str) -> Result<Value, TaskError> {
         Ok(serde_json::from_slice(&self.api.send(&Request::get(path)).await?)?)
     }
 }

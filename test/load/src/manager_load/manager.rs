@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use crate::{
     error::TaskError,
     measure::{
-        process::{processor_time, resident},
+        process::{processor_time, reset_peak, resident},
         program::failed,
     },
 };
@@ -32,7 +32,7 @@ pub(super) struct ManagerProgram {
     pub(super) program: PathBuf,
 }
 
-/// RunningManager manager. Killed on drop.
+/// Running manager. Killed on drop.
 pub(super) struct RunningManager {
     name: &'static str,
     child: Child,
@@ -87,6 +87,11 @@ impl RunningManager {
 
     pub(super) fn resident(&self) -> Result<(u64, u64), TaskError> {
         Ok(resident(self.id)?)
+    }
+
+    /// Sets the maximum of the memory to its current value.
+    pub(super) fn reset_peak(&self) -> Result<(), TaskError> {
+        Ok(reset_peak(self.id)?)
     }
 
     /// Kills the manager.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{process::Child, task::JoinSet};
 
-use super::manager::TIMEOUT;
+use super::{load_cluster::PODS, manager::TIMEOUT};
 use crate::{
     error::TaskError,
     measure::{
@@ -31,6 +31,8 @@ use crate::{
 
 /// Number of concurrent requests of the simulated nodes of kube-apiserver.
 const NODE_REQUESTS: usize = 64;
+/// Time between two failed watches of the simulated nodes.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Audit policy of the sandbox: completed writes.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
@@ -66,7 +68,7 @@ pub(super) enum ServerProgram {
 
 /// Running API server. Killed on drop.
 pub(super) struct LoadServer {
-    _process: Process,
+    process: Process,
     id: u32,
     folder: TempDir,
     requests: RequestSource,
@@ -77,7 +79,7 @@ pub(super) struct LoadServer {
 
 enum Process {
     Sandbox { _child: Child },
-    Kubebuilder { _plane: Box<ControlPlane> },
+    Kubebuilder { plane: Box<ControlPlane> },
 }
 
 /// Source of the numbers of requests.
@@ -126,7 +128,7 @@ impl LoadServer {
         let exited = || TaskError::Exited("the sandbox", "immediately".to_owned());
         Ok(Self {
             id: child.id().ok_or_else(exited)?,
-            _process: Process::Sandbox { _child: child },
+            process: Process::Sandbox { _child: child },
             requests: RequestSource::AuditLog,
             api: clients.client("load", RateLimit::UNLIMITED),
             kubeconfig: folder.path().join("sandbox.kubeconfig"),
@@ -152,22 +154,37 @@ impl LoadServer {
         let id = plane.server().and_then(Program::id).ok_or_else(exited)?;
         let mut tasks = JoinSet::new();
         if nodes {
-            let nodes = Nodes::new(&clients).await?;
+            let mut nodes = Nodes::new(&clients).await?;
+            let clock = Arc::clone(clock);
             tasks.spawn(async move {
-                if let Err(error) = nodes.run().await {
-                    eprintln!("the simulated nodes failed: {error}");
+                // The server may be restarted.
+                while let Err(error) = nodes.run().await {
+                    eprintln!("the simulated nodes watch again: {error}");
+                    clock.sleep(WATCH_INTERVAL).await;
+                    nodes.since = resource_version(&nodes.api, PODS).await.unwrap_or(nodes.since);
                 }
             });
         }
         Ok(Self {
             id,
-            _process: Process::Kubebuilder { _plane: Box::new(plane) },
+            process: Process::Kubebuilder { plane: Box::new(plane) },
             requests: RequestSource::Metrics,
             api,
             kubeconfig,
             folder,
             _nodes: tasks,
         })
+    }
+
+    /// Restarts kube-apiserver. The sandbox is not restarted.
+    pub(super) async fn restart(&mut self, clock: &dyn Clock) -> Result<(), TaskError> {
+        if let Process::Kubebuilder { plane } = &mut self.process {
+            plane.kill_server().await?;
+            plane.start_server()?;
+            plane.ready(&self.api, clock).await?;
+            self.id = plane.server().and_then(Program::id).unwrap_or(self.id);
+        }
+        Ok(())
     }
 
     pub(super) fn processor_time(&self) -> Result<Duration, ProgramError> {
@@ -274,12 +291,12 @@ struct Nodes {
 impl Nodes {
     async fn new(clients: &ClientFactory) -> Result<Self, TaskError> {
         let api = clients.client("nodes", RateLimit::UNLIMITED);
-        let list: Value = serde_json::from_slice(&api.send(&Request::get("/api/v1/pods?limit=1")).await?)?;
-        let since = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let since = resource_version(&api, PODS).await?;
         Ok(Self { pods: api.api().list_watch(ListParams::default()), api, since })
     }
 
-    async fn run(mut self) -> Result<(), TaskError> {
+    /// Runs until a watch fails.
+    async fn run(&mut self) -> Result<(), TaskError> {
         let mut requests = JoinSet::new();
         loop {
             let options = WatchOptions {
@@ -305,6 +322,13 @@ impl Nodes {
             }
         }
     }
+}
+
+/// Returns the current revision of a collection.
+pub(super) async fn resource_version(api: &ApiClient, collection: &str) -> Result<String, TaskError> {
+    let list: Value =
+        serde_json::from_slice(&api.send(&Request::get(format!("{collection}?limit=1"))).await?)?;
+    Ok(list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Request that marks a pod as ready.

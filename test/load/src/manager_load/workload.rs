@@ -6,7 +6,7 @@ use kcm_client::{ApiClient, Request};
 use kcm_clock::Clock;
 use serde_json::{Value, json};
 
-use super::manager::TIMEOUT;
+use super::{load_cluster::DEPLOYMENTS, manager::TIMEOUT};
 use crate::error::TaskError;
 
 /// Duration of the workload without requests.
@@ -18,7 +18,6 @@ const LARGE: usize = 100;
 /// Image that replaces that of the setup.
 const IMAGE: &str = "app:9";
 const LARGE_NAME: &str = "large";
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/load/deployments";
 
 /// Workload: a state that is set up before the measurement, and the part that is measured.
 #[derive(Debug, PartialEq, Eq)]
@@ -335,7 +334,7 @@ fn is_settled(deployment: &Value, fields: &[&str]) -> bool {
         && fields.iter().all(|field| count(&status[*field]) == count(&spec["replicas"]))
 }
 
-fn deployment(name: &str, replicas: usize) -> Value {
+pub(super) fn deployment(name: &str, replicas: usize) -> Value {
     let env: Vec<_> = (0..10).map(|at| json!({"name": format!("E{at}"), "value": "v".repeat(20)})).collect();
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": {"app": name}},

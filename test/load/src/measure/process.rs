@@ -35,6 +35,12 @@ pub(crate) fn resident(process: u32) -> Result<(u64, u64), ProgramError> {
     Ok((bytes("VmRSS:"), bytes("VmHWM:")))
 }
 
+/// Sets the maximum resident memory of a process to the current value.
+pub(crate) fn reset_peak(process: u32) -> Result<(), ProgramError> {
+    let path = format!("/proc/{process}/clear_refs");
+    fs::write(&path, "5").map_err(failed(path))
+}
+
 /// Returns the CPU time of the existing threads of a process.
 ///
 /// Read from `schedstat`, in nanoseconds. `/proc/PID/stat` counts ticks of 10 ms, which miss short wakeups.
