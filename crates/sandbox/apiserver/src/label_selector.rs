@@ -115,7 +115,7 @@ impl LabelSelector {
     }
 
     /// `true` if every object matches.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

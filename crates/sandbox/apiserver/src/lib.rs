@@ -55,6 +55,8 @@
 
 #![warn(missing_debug_implementations)]
 
+#[cfg_attr(not(test), expect(dead_code, reason = "webhooks and policies use it"))]
+mod admission;
 mod apply;
 mod custom;
 pub mod defaults;
