@@ -24,7 +24,7 @@ const FOLDER: &str =
 const STORED_KINDS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/sandbox/apiserver/src/stored_kinds.json");
 
-/// Time after which a changed definition is served.
+/// Time after which a changed definition is served, and webhooks are called.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// File of the transcript of a server that authorizes by roles.
@@ -99,7 +99,8 @@ async fn replay(file: &Path, address: SocketAddr) {
     let replayed = transcript
         .replay(async |request| {
             let deadline = Instant::now() + if settles { SETTLED } else { Duration::ZERO };
-            settles = request.method != "GET" && request.path.contains("/customresourcedefinitions");
+            let configures = ["/customresourcedefinitions", "webhookconfigurations"];
+            settles = request.method != "GET" && configures.iter().any(|path| request.path.contains(path));
             loop {
                 let (code, body) = send(address, request).await.unwrap();
                 // The definition before is served in the background.

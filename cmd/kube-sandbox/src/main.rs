@@ -25,7 +25,7 @@ use kcm_controller_manager::{
 };
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo};
 use kcm_sandbox_server::{
-    AuditLog, AuditPolicy, DataError, Extension, HttpServer, PodServer, Tokens, serve_pod,
+    AuditLog, AuditPolicy, DataError, Extension, HttpServer, HttpsWebhooks, PodServer, Tokens, serve_pod,
 };
 use kubeconfig::Access;
 use rollouts::Rollouts;
@@ -127,6 +127,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
         rbac: flags.rbac,
+        webhooks: Some(Arc::new(HttpsWebhooks)),
         ..kcm_apiserver::ApiServerConfig::default()
     };
     if let Some(version) = &flags.advertise_version {

@@ -6,11 +6,16 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
+    sync::Arc,
 };
 
+use base64::Engine as _;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
     authentication::v1::SelfSubjectReview,
-    core::v1::{Namespace, Node, Pod},
+    core::v1::{ConfigMap, Namespace, Node, Pod},
 };
 use kcm_testkit::{CertificateAuthority, Identity};
 use kube_client::{
@@ -18,6 +23,7 @@ use kube_client::{
     api::PostParams,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -201,6 +207,88 @@ async fn controllers_run_if_the_environment_says_so() {
     let admin = files.client(&server, &files.credentials("admin", "system:masters")).await;
     let nodes = Api::<Node>::all(admin).list(&Default::default()).await.unwrap();
     assert_eq!(nodes.items.len(), 1);
+}
+
+/// Webhook that adds data to every object, at a port of this process. Also returns its certificate.
+async fn start_webhook(authority: &CertificateAuthority) -> (std::net::SocketAddr, String) {
+    let Identity { certificate, key, .. } = authority.server(&["127.0.0.1"]);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
+        )
+        .unwrap();
+    let tls = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(stream) = tls.accept(stream).await else { continue };
+            let service = hyper::service::service_fn(answer_review);
+            let connection = hyper::server::conn::http1::Builder::new();
+            let _ = connection.serve_connection(hyper_util::rt::TokioIo::new(stream), service).await;
+        }
+    });
+    (address, certificate)
+}
+
+async fn answer_review(
+    request: http::Request<hyper::body::Incoming>,
+) -> Result<http::Response<Full<Bytes>>, hyper::Error> {
+    let body = request.into_body().collect().await?.to_bytes();
+    let review: Value = serde_json::from_slice(&body).unwrap();
+    let patch = json!([{"op": "add", "path": "/data", "value": {"added": "yes"}}]).to_string();
+    let patch = base64::engine::general_purpose::STANDARD.encode(patch);
+    let response = json!({
+        "uid": review["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch,
+    });
+    let review = json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response});
+    Ok(http::Response::new(Full::from(review.to_string())))
+}
+
+#[tokio::test]
+async fn webhooks_are_called_over_https() {
+    let files = Files::new();
+    let (address, certificate) = start_webhook(&files.servers).await;
+    let server = files.start("kube-apiserver", None);
+    let admin = files.client(&server, &files.credentials("admin", "system:masters")).await;
+    let configurations = Api::<MutatingWebhookConfiguration>::all(admin.clone());
+    let config_maps = Api::<ConfigMap>::namespaced(admin, "default");
+    let configuration = |name: &str, bundle: &str| {
+        let configuration = json!({"metadata": {"name": name}, "webhooks": [{
+            "name": format!("{name}.example.com"),
+            "clientConfig": {
+                "url": format!("https://{address}/add"),
+                "caBundle": base64::engine::general_purpose::STANDARD.encode(bundle),
+            },
+            "rules": [{
+                "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+            }],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }]});
+        serde_json::from_value::<MutatingWebhookConfiguration>(configuration).unwrap()
+    };
+    let create = async |name: &str| {
+        let config_map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        config_maps.create(&PostParams::default(), &config_map).await
+    };
+    // envtest's bundle is the certificate of the server.
+    for (name, bundle) in [("by-authority", files.servers.pem()), ("by-certificate", certificate)] {
+        let known = configuration(name, &bundle);
+        configurations.create(&PostParams::default(), &known).await.unwrap();
+        assert_eq!(create(name).await.unwrap().data.unwrap()["added"], "yes");
+    }
+
+    let unknown = configuration("unknown", &files.clients.pem());
+    configurations.create(&PostParams::default(), &unknown).await.unwrap();
+    let refused = create("b").await.unwrap_err().to_string();
+    let cause = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    assert!(refused.contains(&format!("Post \"https://{address}/add?timeout=10s\": {cause}")), "{refused}");
 }
 
 /// A test that is killed does not stop the programs.

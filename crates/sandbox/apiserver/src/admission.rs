@@ -5,10 +5,16 @@
 //! Upstream counterpart: `apiserver/pkg/admission`.
 
 pub(crate) mod matching;
+mod request;
+mod review;
+mod version;
+mod webhooks;
 
 use serde_json::Value;
 
 use crate::User;
+
+pub(crate) use request::{Admission, AdmittedRequest};
 
 /// Operation that is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

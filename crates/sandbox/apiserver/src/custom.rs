@@ -8,6 +8,7 @@
 //! This module and [`crate::validate`] use each other: definitions are validated as other built-in objects, which includes
 //! their default values, and custom objects have the metadata of built-in objects.
 
+mod conversion;
 mod names;
 mod validate;
 mod values;
@@ -29,6 +30,7 @@ use crate::{
     structural_schema::{Schema, texts},
 };
 
+pub(crate) use conversion::WebhookConversion;
 pub(crate) use version::{CustomVersion, ScalePaths, priority};
 
 /// All custom resources that are served.
@@ -122,10 +124,11 @@ impl CustomResource {
         let is_terminating = definition.is_deleting();
         let storage = str_at(versions.iter().find(|version| bool_at(version, &["storage"]))?, &["name"]);
         let schemas = Arc::new(version::schemas(resource, versions));
+        let conversion = WebhookConversion::of(value).map(Arc::new);
         let build = |version: &Value| {
             let version =
                 CustomVersion::new(resource, definition, version, storage, &schemas, retired.clone());
-            Arc::new(version)
+            Arc::new(version.with_conversion(conversion.clone()))
         };
         let all: Vec<Arc<CustomVersion>> = versions.iter().map(build).collect();
         let storage = all.iter().find(|version| version.version == storage).cloned()?;

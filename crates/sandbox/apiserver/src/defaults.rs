@@ -132,7 +132,14 @@ fn definition(spec: &mut Fields) {
             set(names, "listKind", format!("{kind}List"));
         }
     });
-    make(spec, "conversion", |conversion| set(conversion, "strategy", "None"));
+    make(spec, "conversion", |conversion| {
+        set(conversion, "strategy", "None");
+        with(conversion, "webhook", |webhook| {
+            with(webhook, "clientConfig", |config| {
+                with(config, "service", |service| set_pointer(service, "port", 443));
+            });
+        });
+    });
 }
 
 /// Sets a field that is absent or `""`, which Go does not distinguish for values.

@@ -7,6 +7,7 @@
 //!
 //! *Out of scope:* the effect of a verb on an object, which the registry implements.
 
+mod admission;
 mod audit_event;
 mod authorization;
 mod body;
@@ -25,6 +26,7 @@ mod query;
 pub mod response;
 mod reviews;
 mod route;
+mod seat;
 mod service;
 mod user;
 mod verbs;

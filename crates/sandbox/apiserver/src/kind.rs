@@ -5,8 +5,9 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use serde_json::Value;
 
 use crate::{
-    Object, Resource, Subresource,
-    custom::CustomVersion,
+    ApiStatus, Object, Resource, Subresource,
+    admission::Admission,
+    custom::{CustomVersion, WebhookConversion},
     defaults,
     stored_kind::StoredKind,
     strategy::Strategy,
@@ -133,11 +134,38 @@ impl Kind {
         }
     }
 
-    /// Converts an object to the version in which it is stored.
-    pub(crate) fn convert_to_storage(&self, object: &mut Value) {
-        if let Some(custom) = &self.custom {
-            custom.convert_to_storage(object);
+    /// As [`shown`](Self::shown), by the conversion webhook, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The webhook must be called first.
+    pub(crate) fn shown_by<'a>(
+        &self,
+        object: &'a Object,
+        admission: Option<&Admission<'_>>,
+    ) -> Result<Cow<'a, Value>, ApiStatus> {
+        match &self.custom {
+            Some(custom) => custom.shown_by(object, admission),
+            None => Ok(Cow::Borrowed(object.value())),
         }
+    }
+
+    /// Webhook that converts the objects of a custom resource.
+    pub(crate) fn conversion(&self) -> Option<&Arc<WebhookConversion>> {
+        self.custom.as_ref().and_then(|custom| custom.conversion())
+    }
+
+    /// Converts an object to the version in which it is stored.
+    ///
+    /// # Errors
+    ///
+    /// A conversion webhook must be called first.
+    pub(crate) fn convert_to_storage(
+        &self,
+        object: &mut Value,
+        admission: Option<&Admission<'_>>,
+    ) -> Result<(), ApiStatus> {
+        self.custom.as_ref().map_or(Ok(()), |custom| custom.convert_to_storage(object, admission))
     }
 
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {

@@ -91,6 +91,7 @@ mod stored_kind;
 mod strategy;
 mod structural_schema;
 mod subresource;
+mod webhook;
 
 pub use http::{
     ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Fault, FaultError, FaultHandle,
@@ -113,6 +114,7 @@ pub use store::{
     Backup, Disk, HistoryLimits, ObjectList, Row, WatchCacheLag, WatchEvent, WatchStart, Watcher,
 };
 pub use subresource::Subresource;
+pub use webhook::{WebhookClient, WebhookError, WebhookRequest, WebhookResponse};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

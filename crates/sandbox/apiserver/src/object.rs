@@ -142,6 +142,13 @@ impl Object {
         Self { version, cached: OnceLock::from(Box::new(cached)) }
     }
 
+    /// Returns the same version of the object with other content, as a conversion webhook shows it.
+    pub(crate) fn with_content(&self, value: Value) -> Self {
+        let Version { resource, revision, written, ref key, .. } = *self.version;
+        let version = Version::new(resource, key, &value, None, written, &SharedTexts::default());
+        Self::with_value(Arc::new(version.with_revision(revision)), value)
+    }
+
     /// Returns the same version without the cached value and text, for callers that keep many objects.
     pub fn compact(&self) -> Arc<Self> {
         Arc::new(Self::new(Arc::clone(&self.version)))

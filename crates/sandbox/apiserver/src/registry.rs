@@ -25,12 +25,14 @@ use serde_json::{Map, Value};
 
 use crate::{
     ApiStatus, Object, Resource, StatusReason,
+    admission::Admission,
     custom::CustomResources,
     json::{at, list_at, map_at_mut, remove, set, str_at},
     kind::Kind,
     store::Store,
 };
 
+pub(crate) use create::new_uid;
 pub(crate) use delete::Deleted;
 pub use modify::Patch;
 pub(crate) use modify::{WriteScope, WriteTarget};
@@ -91,6 +93,11 @@ impl Registry {
     /// Current time, truncated to seconds.
     fn now(&self) -> String {
         seconds(self.clock.now())
+    }
+
+    /// Time of a write. A write that is repeated with the answers of webhooks keeps its time.
+    fn time(&self, admission: Option<&Admission<'_>>) -> String {
+        admission.map_or_else(|| self.now(), |admission| seconds(admission.time()))
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     ApiStatus, AuditSink, Backup, DeleteOptions, Disk, Faults, HistoryLimits, ListOptions, Object,
-    ObjectList, Resource, Row, Selection, Subresource, WatchStart, Watcher, WriteOptions,
+    ObjectList, Resource, Row, Selection, Subresource, WatchStart, Watcher, WebhookClient, WriteOptions,
     custom::CustomResources,
     http::documents::{Documents, GroupVersion},
     json::str_at,
@@ -22,6 +22,7 @@ use crate::{
     rbac,
     registry::{Patch, Registry, WriteScope, WriteTarget, quota, scale_of},
     store::Store,
+    webhook::Webhooks,
 };
 
 /// Source of container logs: a function of the pod and the container's name.
@@ -51,6 +52,10 @@ pub struct ApiServerConfig {
     pub faults: Faults,
     /// Webhook of creations over HTTP. `None` admits all.
     pub admission: Option<AdmissionHook>,
+    /// Client of the webhooks of MutatingWebhookConfigurations, ValidatingWebhookConfigurations and
+    /// CustomResourceDefinitions, for requests over HTTP. With `None`, the configurations have no effect, and requests
+    /// that a webhook must convert objects for fail.
+    pub webhooks: Option<Arc<dyn WebhookClient>>,
     /// If `true`, usage that the status of a ResourceQuota contains is charged to new objects even if the objects that
     /// used it do not exist any more, as upstream does until the quota controller has updated the status.
     pub charge_quota_status: bool,
@@ -73,6 +78,7 @@ impl Default for ApiServerConfig {
             audit: None,
             faults: Faults::default(),
             admission: None,
+            webhooks: None,
             charge_quota_status: false,
             rbac: false,
             first_revision: FIRST_REVISION,
@@ -143,7 +149,8 @@ impl ApiServer {
         registry.charge_quota_status = config.charge_quota_status;
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            match registry.create(&Resource::NAMESPACES.into(), "", namespace, &WriteOptions::default()) {
+            match registry.create(&Resource::NAMESPACES.into(), "", namespace, &WriteOptions::default(), None)
+            {
                 Err(error) if !error.is_already_exists() => {
                     tracing::error!(%error, name, "Failed to create system namespace");
                 }
@@ -159,6 +166,17 @@ impl ApiServer {
     /// Clock of the server.
     pub fn clock(&self) -> &dyn Clock {
         &*self.config.clock
+    }
+
+    /// Calls of webhooks. `None` without a client.
+    pub(crate) fn webhooks(&self) -> Option<Webhooks> {
+        let ApiServerConfig { webhooks, clock, random, .. } = &self.config;
+        Some(Webhooks {
+            client: Arc::clone(webhooks.as_ref()?),
+            clock: Arc::clone(clock),
+            random: Arc::clone(random),
+            store: self.registry.store.clone(),
+        })
     }
 
     /// Faults injected into HTTP requests.
@@ -191,7 +209,7 @@ impl ApiServer {
     ) -> Result<Arc<Object>, ApiStatus> {
         let kind = self.kind_of(resource, &object)?;
         let object = decode(&kind, object)?;
-        Ok(self.registry.create(&kind, namespace, object, options)?.object)
+        Ok(self.registry.create(&kind, namespace, object, options, None)?.object)
     }
 
     /// Stores a copy of an object of another cluster, with its UID, timestamps, generation and status.
@@ -293,7 +311,7 @@ impl ApiServer {
         let kind = self.kind_of(resource, &object)?;
         let object = decode(&kind, object)?;
         let name = &str_at(&object, &["metadata", "name"]).to_owned();
-        let target = WriteTarget { kind: &kind, namespace, name, scope };
+        let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
         Ok(self.registry.update(target, object, options)?.object)
     }
 
@@ -318,11 +336,13 @@ impl ApiServer {
             Some(subresource) if !kind.has(subresource) => return Err(ApiStatus::method_not_allowed()),
             Some(Subresource::Status) => WriteScope::Status,
             Some(Subresource::Scale) => {
-                return Ok(self.registry.patch_scale(&kind, namespace, name, &patch, options)?.object);
+                let scope = WriteScope::Main;
+                let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
+                return Ok(self.registry.patch_scale(target, &patch, options)?.object);
             }
             Some(_) => return Err(ApiStatus::method_not_allowed()),
         };
-        let target = WriteTarget { kind: &kind, namespace, name, scope };
+        let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
         Ok(self.registry.patch(target, None, &patch, options)?.object)
     }
 
@@ -353,7 +373,7 @@ impl ApiServer {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
-        Ok(Arc::clone(self.registry.delete(resource, namespace, name, options)?.object()))
+        Ok(Arc::clone(self.registry.delete(resource, namespace, name, options, None)?.object()))
     }
 
     /// Deletes every object that `selected` selects and returns the deleted objects.
@@ -371,7 +391,7 @@ impl ApiServer {
         options: &DeleteOptions,
     ) -> Result<Vec<Arc<Object>>, ApiStatus> {
         let namespace = namespace.unwrap_or_default();
-        let mut deletion = self.registry.delete_collection(resource, namespace, selected, options)?;
+        let mut deletion = self.registry.delete_collection(resource, namespace, selected, options, None)?;
         while deletion.delete_batch()? {}
         Ok(deletion.into_deleted())
     }

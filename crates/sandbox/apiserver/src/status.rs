@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     Resource,
     field_error::{self, FieldError},
+    json::{i64_at, list_at, str_at},
     patch::PatchError,
 };
 
@@ -126,12 +127,14 @@ pub struct ApiStatus {
     pub details: Option<Box<StatusDetails>>,
     /// Continue token with which the client may continue after [`StatusReason::Expired`].
     pub continue_token: Option<String>,
+    /// Code and reason that a webhook has chosen, in place of those of `reason`.
+    pub chosen: Option<(u16, Box<str>)>,
 }
 
 impl ApiStatus {
     /// Creates a failure without details.
     pub fn new(reason: StatusReason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), details: None, continue_token: None }
+        Self { reason, message: message.into(), details: None, continue_token: None, chosen: None }
     }
 
     /// Failure with empty details.
@@ -149,6 +152,25 @@ impl ApiStatus {
     /// 500 Internal Server Error.
     pub fn internal(message: impl fmt::Display) -> Self {
         Self::new(StatusReason::InternalError, format!("Internal error occurred: {message}"))
+    }
+
+    /// 500 with the cause of upstream's `errors.NewInternalError`.
+    pub(crate) fn internal_error(error: &str) -> Self {
+        Self::internal(error).with_cause("", error, "")
+    }
+
+    /// 504 of a request that took too long.
+    pub(crate) fn request_timeout() -> Self {
+        Self::generic(StatusReason::Timeout, "Timeout: request did not complete within requested timeout")
+    }
+
+    /// Failure whose code, reason and details an admission webhook has chosen.
+    pub(crate) fn of_webhook(code: u16, reason: &str, message: String, details: Option<&Value>) -> Self {
+        Self {
+            details: details.map(|details| Box::new(StatusDetails::of(details))),
+            chosen: Some((code, reason.into())),
+            ..Self::new(StatusReason::Unknown, message)
+        }
     }
 
     /// 404 for a missing object.
@@ -320,7 +342,10 @@ impl ApiStatus {
 
     /// The HTTP status code.
     pub const fn code(&self) -> u16 {
-        self.reason.code()
+        match &self.chosen {
+            Some((code, _)) => *code,
+            None => self.reason.code(),
+        }
     }
 
     /// `true` if the object or the path does not exist.
@@ -357,8 +382,12 @@ impl ApiStatus {
             "message": self.message,
             "code": self.code(),
         });
-        if self.reason != StatusReason::Unknown {
-            status["reason"] = json!(self.reason.to_string());
+        let reason = match &self.chosen {
+            Some((_, reason)) => reason.to_string(),
+            None => self.reason.to_string(),
+        };
+        if !reason.is_empty() {
+            status["reason"] = json!(reason);
         }
         if let Some(details) = &self.details {
             status["details"] = details.to_value();
@@ -368,6 +397,24 @@ impl ApiStatus {
 }
 
 impl StatusDetails {
+    /// Reads the `details` member of a `v1.Status`.
+    fn of(details: &Value) -> Self {
+        let text = |field: &str| str_at(details, &[field]).to_owned();
+        let cause = |cause: &Value| {
+            let text = |field: &str| str_at(cause, &[field]).to_owned();
+            StatusCause { reason: text("reason"), message: text("message"), field: text("field") }
+        };
+        let seconds = i64_at(details, &["retryAfterSeconds"]).filter(|seconds| *seconds != 0);
+        Self {
+            name: text("name"),
+            group: text("group"),
+            kind: text("kind"),
+            uid: text("uid"),
+            causes: list_at(details, &["causes"]).iter().map(cause).collect(),
+            retry_after_seconds: seconds.and_then(|seconds| seconds.try_into().ok()),
+        }
+    }
+
     /// The `details` member of a `v1.Status`.
     pub(crate) fn to_value(&self) -> Value {
         let mut value = json!({});
@@ -387,10 +434,8 @@ impl StatusDetails {
 
 impl StatusCause {
     fn to_value(&self) -> Value {
-        let mut value = json!({"reason": self.reason, "message": self.message});
-        if !self.field.is_empty() {
-            value["field"] = json!(self.field);
-        }
-        value
+        let members =
+            [("reason", &self.reason), ("message", &self.message), ("field", &self.field)].into_iter();
+        members.filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.as_str())).collect()
     }
 }

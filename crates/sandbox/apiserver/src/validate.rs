@@ -27,6 +27,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod volume;
+mod webhooks;
 mod workload;
 
 pub use crate::field_error::{ErrorType, FieldError, aggregate};

@@ -2,7 +2,8 @@
 //!
 //! [`HttpServer`] serves an [`ApiServer`] of `kcm-apiserver` on a socket, over HTTP/1.1, HTTP/2 and TLS. Clients take
 //! turns. It adds tables for `kubectl get`, OpenAPI documents, the subresource `proxy`, bearer [`Tokens`] and a web page.
-//! [`open`] stores the objects in a directory, [`AuditLog`] writes a file.
+//! [`open`] stores the objects in a directory, [`AuditLog`] writes a file. With the feature `webhooks`, `HttpsWebhooks` calls
+//! admission and conversion webhooks.
 //!
 //! *Out of scope:* the effect of requests on objects, which `kcm-apiserver` implements.
 
@@ -19,6 +20,8 @@ mod serve;
 mod table;
 mod tokens;
 mod ui;
+#[cfg(feature = "webhooks")]
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -30,6 +33,8 @@ pub use pages::{Extension, ExtensionResponse};
 pub use pod_servers::serve_pod;
 pub use proxy::{PodRequest, PodResponse, PodServer};
 pub use tokens::{TokenFileError, Tokens};
+#[cfg(feature = "webhooks")]
+pub use webhooks::HttpsWebhooks;
 
 /// Maximum number of concurrent streams on an HTTP/2 connection, as kube-apiserver without
 /// `--http2-max-streams-per-connection`.

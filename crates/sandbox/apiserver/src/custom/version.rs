@@ -5,9 +5,10 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{validate, values};
+use super::{WebhookConversion, validate, values};
 use crate::{
-    Object, Resource,
+    ApiStatus, Object, Resource,
+    admission::Admission,
     field_error::FieldError,
     json::{at, bool_at, i64_at, list_at, set, str_at},
     label_selector::LabelSelector,
@@ -44,6 +45,8 @@ pub(crate) struct CustomVersion {
     /// Objects written since this revision of the server have the defaults of this schema.
     since: u64,
     retired: CancellationToken,
+    /// Webhook that converts between versions. `None` changes `apiVersion` only.
+    conversion: Option<Arc<WebhookConversion>>,
 }
 
 /// Schemas of the versions of a resource, by group and version.
@@ -142,7 +145,16 @@ impl CustomVersion {
             since: definition.revision(),
             retired,
             api_version,
+            conversion: None,
         }
+    }
+
+    pub(super) fn with_conversion(self, conversion: Option<Arc<WebhookConversion>>) -> Self {
+        Self { conversion, ..self }
+    }
+
+    pub(crate) fn conversion(&self) -> Option<&Arc<WebhookConversion>> {
+        self.conversion.as_ref()
     }
 
     /// Group and version of stored objects.
@@ -203,33 +215,72 @@ impl CustomVersion {
 
     /// Returns a stored object in this version.
     ///
-    /// As upstream, it has the defaults of the version in which it is stored, and the fields of this one.
+    /// As upstream, it has the defaults of the version in which it is stored, and the fields of this one. Without a webhook
+    /// only `apiVersion` changes.
     pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, Value> {
         if self.is_stored_form(object) {
             return Cow::Borrowed(object.value());
         }
+        let mut value = self.with_stored_defaults(object);
+        self.set_version(&mut value);
+        Cow::Owned(value)
+    }
+
+    /// As [`shown`](Self::shown), by the webhook.
+    pub(crate) fn shown_by<'a>(
+        &self,
+        object: &'a Object,
+        admission: Option<&Admission<'_>>,
+    ) -> Result<Cow<'a, Value>, ApiStatus> {
+        if self.conversion.is_none() || object.api_version() == self.api_version {
+            return Ok(self.shown(object));
+        }
+        let mut value = convert(admission, self.with_stored_defaults(object), &self.api_version)?;
+        self.set_version(&mut value);
+        Ok(Cow::Owned(value))
+    }
+
+    /// `true` if a webhook converts the stored object to this version.
+    pub(crate) fn is_converted(&self, object: &Object) -> bool {
+        self.conversion.is_some() && object.api_version() != self.api_version
+    }
+
+    /// Returns a stored object with the defaults of the version in which it is stored.
+    pub(crate) fn with_stored_defaults(&self, object: &Object) -> Value {
         let mut value = object.value().clone();
         if let Some(schema) = self.schemas.get(object.api_version()) {
             values::apply_defaults(&mut value, schema);
         }
-        set(&mut value, &["apiVersion"], self.api_version.as_str());
-        values::prune(&mut value, &self.schema);
-        Cow::Owned(value)
+        value
     }
 
-    /// Converts an object of this version to the storage version. The strategy of conversion is None: `apiVersion` changes,
-    /// fields that the storage version does not have are removed, and its defaults are set.
+    /// Sets `apiVersion` and removes fields that the version does not have.
+    pub(crate) fn set_version(&self, object: &mut Value) {
+        set(object, &["apiVersion"], self.api_version.as_str());
+        values::prune(object, &self.schema);
+    }
+
+    /// Converts an object of this version to the storage version. Fields that the storage version does not have are removed,
+    /// and its defaults are set.
     ///
     /// DEVIATION: upstream sets these defaults whenever it reads the object. They differ after a change of a default.
-    pub(crate) fn convert_to_storage(&self, object: &mut Value) {
+    pub(crate) fn convert_to_storage(
+        &self,
+        object: &mut Value,
+        admission: Option<&Admission<'_>>,
+    ) -> Result<(), ApiStatus> {
         if self.storage_api_version == self.api_version {
-            return;
+            return Ok(());
+        }
+        if self.conversion.is_some() {
+            *object = convert(admission, object.take(), &self.storage_api_version)?;
         }
         set(object, &["apiVersion"], self.storage_api_version.as_str());
         if let Some(schema) = self.schemas.get(&self.storage_api_version) {
             values::prune(object, schema);
             values::apply_defaults(object, schema);
         }
+        Ok(())
     }
 
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
@@ -263,6 +314,14 @@ impl CustomVersion {
     pub(crate) fn replicas(&self, object: &Value) -> Option<i64> {
         let scale = self.scale.as_ref()?;
         i64_at(object, &ScalePaths::fields(&scale.spec_replicas))
+    }
+}
+
+/// Converts an object by a webhook.
+fn convert(admission: Option<&Admission<'_>>, object: Value, to: &str) -> Result<Value, ApiStatus> {
+    match admission {
+        Some(admission) => admission.convert(object, to),
+        None => Err(ApiStatus::internal("conversion webhooks are called for requests over HTTP only")),
     }
 }
 

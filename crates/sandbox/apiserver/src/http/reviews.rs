@@ -10,6 +10,7 @@ use super::{
     query::Query,
     response::{self, ApiResponse},
     route::{Review, ReviewKind},
+    seat::Seat,
     user::User,
     verbs::created,
 };
@@ -25,6 +26,8 @@ use crate::{
 pub(super) struct Caller<'a> {
     pub(super) user: &'a User,
     pub(super) program: &'a Program,
+    /// Seat of a write. `None` if webhooks are not called.
+    pub(super) seat: Option<&'a Seat>,
 }
 
 /// Responds to a review.

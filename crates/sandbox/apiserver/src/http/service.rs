@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::{
+    admission,
     audit_event::{AuditEvent, ObjectReference},
     authorization,
     body::{self, Content},
@@ -30,6 +31,7 @@ use super::{
     response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
     route::{self, Route, Target},
+    seat::Seat,
     user::{self, User},
     verbs,
 };
@@ -132,10 +134,7 @@ where
         exchange.clock().sleep(delay).await;
     }
     // After the body was read: a slow client takes no seat.
-    let _seat = match exchange.write_gate() {
-        Some(wait) => Some(wait().await),
-        None => None,
-    };
+    exchange.seat.take().await;
     match action {
         FaultAction::Break { served_after: None } => Err(BrokenConnection),
         FaultAction::Break { served_after: Some(Duration::ZERO) } => {
@@ -143,6 +142,7 @@ where
             Err(BrokenConnection)
         }
         FaultAction::Break { served_after: Some(time) } => {
+            exchange.seat.leave();
             tokio::spawn(async move {
                 exchange.clock().sleep(time).await;
                 exchange.serve(FaultAction::None).await;
@@ -164,6 +164,7 @@ struct Exchange {
     received: Timestamp,
     /// Time at which the request was received, on the monotonic clock.
     began: Duration,
+    seat: Seat,
 }
 
 impl Exchange {
@@ -193,23 +194,13 @@ impl Exchange {
             }
             Ok(impersonated)
         });
-        Self { service, parts, query, route, content, user, received, began }
+        let gate = parts.extensions.get::<WriteGate>().filter(|_| is_write(&parts.method, &route));
+        let seat = Seat::new(gate.cloned());
+        Self { service, parts, query, route, content, user, received, began, seat }
     }
 
     fn server(&self) -> &ApiServer {
         &self.service.server
-    }
-
-    /// Gate at which the request waits if it is a write of one object. A deletion of a collection yields between batches
-    /// instead.
-    fn write_gate(&self) -> Option<&WriteGate> {
-        let is_collection = matches!(&self.route, Ok(Route::Object(target)) if target.name.is_none());
-        let waits = match self.parts.method {
-            Method::POST | Method::PUT | Method::PATCH => true,
-            Method::DELETE => !is_collection,
-            _ => false,
-        };
-        self.parts.extensions.get::<WriteGate>().filter(|_| waits)
     }
 
     fn clock(&self) -> &dyn Clock {
@@ -251,10 +242,11 @@ impl Exchange {
             Err(status) => Err(status),
         };
         let revision_after = self.server().revision();
-        let (response, failure) = match result {
+        let (mut response, failure) = match result {
             Ok(response) => (response, None),
             Err(status) => (response::failure(&status), Some(status)),
         };
+        response::warn(&mut response, &self.seat.take_warnings());
         self.report(response.status().as_u16(), failure, revision_before, revision_after);
         match &self.route {
             Ok(Route::Object(target)) if protobuf::is_requested(&accepted(&self.parts.headers), target) => {
@@ -309,13 +301,14 @@ impl Exchange {
         let route = route.map_err(ApiStatus::clone)?;
         // Cloning shares the bytes.
         let content = content.clone()?;
-        let caller = Caller { user, program: &self.service.program };
+        let caller = Caller { user, program: &self.service.program, seat: Some(&self.seat) };
         if let Some(attributes) =
             attributes.filter(|attributes| authorization::may_grant(&parts.method, user, attributes))
         {
             let query = query.clone().with("dryRun", "All");
             let mut parts = parts.clone();
             parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+            let caller = Caller { seat: None, ..caller };
             let preview =
                 dispatch(self.server(), None, &parts, route, &query, content.clone(), caller).await?;
             authorization::check_grant(self.server(), user, &attributes, preview).await?;
@@ -374,6 +367,16 @@ impl Exchange {
     }
 }
 
+/// `true` for a write of one object. A deletion of a collection waits for no seat, and yields between batches instead.
+fn is_write(method: &Method, route: &Result<Route, ApiStatus>) -> bool {
+    let is_collection = matches!(route, Ok(Route::Object(target)) if target.name.is_none());
+    match *method {
+        Method::POST | Method::PUT | Method::PATCH => true,
+        Method::DELETE => !is_collection,
+        _ => false,
+    }
+}
+
 /// Returns an ID for an audit event. It consumes no random numbers, so that a seeded server creates the same objects
 /// with and without audit.
 fn audit_id(server: &ApiServer, received: Timestamp) -> String {
@@ -429,6 +432,11 @@ async fn dispatch(
             "invalid timeout specified in the request URL - {error}"
         )));
     }
+    if let Route::Object(target) = route
+        && target.subresource == Some(Subresource::Proxy)
+    {
+        admission::admit_connection(server, target, caller, parts.uri.path()).await?;
+    }
     if route.is_of_program()
         && let Some(pages) = &caller.program.pages
         && let Some(response) = pages(Request::from_parts(parts.clone(), content.bytes.clone()))
@@ -453,11 +461,11 @@ async fn dispatch(
                 target,
                 query,
                 accept: &accept,
-                tables: caller.program.tables,
                 user_agent: &text_header(headers, header::USER_AGENT),
                 path: parts.uri.path(),
                 content,
                 shutdown,
+                caller,
             };
             return request.serve().await;
         }

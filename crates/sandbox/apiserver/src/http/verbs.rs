@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    admission::{Body, admit, options_of_delete},
     body::{Content, decode_any, decode_as, decode_configuration, decode_object, decode_value},
     list,
     media::{Encoding, Representation, is_apply, patch_type},
@@ -14,15 +15,16 @@ use super::{
         delete_options, eviction_options, force, list_options, minimum_revision, refuse_force, watch_options,
         write_options,
     },
-    program::Tables,
     query::Query,
     response::{self, ApiResponse},
+    reviews::Caller,
     route::Target,
     view::View,
     watch::watch,
 };
 use crate::{
-    ApiServer, ApiStatus, Resource, StatusDetails, Subresource, WriteOptions,
+    ApiServer, ApiStatus, Object, Resource, StatusDetails, Subresource, WriteOptions,
+    admission::Admission,
     json::{bool_at, list_at, set, str_at},
     registry::{Deleted, Patch, WriteScope, WriteTarget, Written, check_namespace, scale_of},
     store::WatchCache,
@@ -38,11 +40,11 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) target: &'a Target,
     pub(super) query: &'a Query,
     pub(super) accept: &'a str,
-    pub(super) tables: Option<Tables>,
     pub(super) user_agent: &'a str,
     pub(super) path: &'a str,
     pub(super) content: Content,
     pub(super) shutdown: CancellationToken,
+    pub(super) caller: Caller<'a>,
 }
 
 impl ResourceRequest<'_> {
@@ -60,19 +62,21 @@ impl ResourceRequest<'_> {
         match (self.method, &target.name, target.subresource) {
             (&Method::GET, None, _) if self.is_watch() => self.watch(),
             (&Method::GET, Some(_), None) if self.is_watch() => self.watch(),
-            (&Method::GET, None, _) => self.list(),
-            (&Method::GET, Some(_), None | Some(Subresource::Approval | Subresource::Status)) => self.get(),
-            (&Method::GET, Some(_), Some(Subresource::Scale)) => self.get_scale(),
+            (&Method::GET, None, _) => self.list().await,
+            (&Method::GET, Some(_), None | Some(Subresource::Approval | Subresource::Status)) => {
+                self.get().await
+            }
+            (&Method::GET, Some(_), Some(Subresource::Scale)) => self.get_scale().await,
             (&Method::GET, Some(_), Some(Subresource::Log)) => self.log(),
-            (&Method::POST, None, _) if self.has_required_namespace() => self.create(),
-            (&Method::POST, Some(_), Some(Subresource::Binding)) => self.bind(),
-            (&Method::POST, Some(_), Some(Subresource::Eviction)) => self.evict(),
-            (&Method::PUT, Some(_), Some(Subresource::Scale)) => self.update_scale(),
-            (&Method::PUT, Some(_), part) => self.update(write_scope(part)?),
-            (&Method::PATCH, Some(_), Some(Subresource::Scale)) => self.patch_scale(),
-            (&Method::PATCH, Some(_), part) => self.patch(write_scope(part)?),
+            (&Method::POST, None, _) if self.has_required_namespace() => self.create().await,
+            (&Method::POST, Some(_), Some(Subresource::Binding)) => self.bind().await,
+            (&Method::POST, Some(_), Some(Subresource::Eviction)) => self.evict().await,
+            (&Method::PUT, Some(_), Some(Subresource::Scale)) => self.update_scale().await,
+            (&Method::PUT, Some(_), part) => self.update(write_scope(part)?).await,
+            (&Method::PATCH, Some(_), Some(Subresource::Scale)) => self.patch_scale().await,
+            (&Method::PATCH, Some(_), part) => self.patch(write_scope(part)?).await,
             (&Method::DELETE, None, _) if self.has_required_namespace() => self.delete_collection().await,
-            (&Method::DELETE, Some(_), None) => self.delete(),
+            (&Method::DELETE, Some(_), None) => self.delete().await,
             _ => Err(ApiStatus::method_not_allowed()),
         }
     }
@@ -87,22 +91,30 @@ impl ResourceRequest<'_> {
     }
 
     fn view(&self) -> Result<View, ApiStatus> {
-        let representation = Representation::negotiate(self.accept, self.tables.is_some())?;
-        View::new(self.target, representation, self.tables, self.query, self.server.config.clock.now())
+        let tables = self.caller.program.tables;
+        let representation = Representation::negotiate(self.accept, tables.is_some())?;
+        View::new(self.target, representation, tables, self.query, self.server.config.clock.now())
     }
 
-    fn get(&self) -> Result<ApiResponse, ApiStatus> {
-        let view = self.view()?;
+    /// Returns the object of the request in its version.
+    async fn stored(&self) -> Result<Arc<Object>, ApiStatus> {
         let object = self.server.get(self.target.resource(), &self.target.namespace, self.target.name())?;
+        self.converted(object).await
+    }
+
+    async fn get(&self) -> Result<ApiResponse, ApiStatus> {
+        let view = self.view()?;
+        let object = self.stored().await?;
         Ok(response::json_text(StatusCode::OK, view.object(&object)))
     }
 
-    fn list(&self) -> Result<ApiResponse, ApiStatus> {
+    async fn list(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = list_options(self.query, self.target)?;
         let store = &self.server.registry.store;
         let (resource, namespace) = (self.target.resource(), &self.target.namespace);
-        let list = store.list_from(self.cache.as_deref(), resource, namespace, &options)?;
+        let mut list = store.list_from(self.cache.as_deref(), resource, namespace, &options)?;
+        list.items = self.converted_all(list.items).await?;
         Ok(list::respond(view, list))
     }
 
@@ -126,24 +138,35 @@ impl ResourceRequest<'_> {
         Ok((served_version.convert_to_storage(&object, kind.api_version()), warnings))
     }
 
-    fn create(&self) -> Result<ApiResponse, ApiStatus> {
+    async fn create(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = self.write_options("CreateOptions")?;
         let (mut object, warnings) = self.object(&options)?;
         if let Some(admit) = &self.server.config.admission {
             admit(self.target.resource(), &mut object)?;
         }
-        let written =
-            self.server.registry.create(&self.target.kind, &self.target.namespace, object, &options)?;
-        Ok(write_response(StatusCode::CREATED, &view, &written, warnings))
+        let mut object = Body(object);
+        let Target { kind, namespace, .. } = self.target;
+        let written = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                self.server.registry.create(kind, namespace, object.next(admission), &options, admission)
+            })
+            .await?;
+        self.write_response(StatusCode::CREATED, &view, written, warnings).await
     }
 
-    fn update(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
+    async fn update(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = self.write_options("UpdateOptions")?;
         let (object, warnings) = self.object(&options)?;
-        let written = self.server.registry.update(self.written(part), object, &options)?;
-        Ok(write_response(StatusCode::OK, &view, &written, warnings))
+        let mut object = Body(object);
+        let written = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                let object = object.next(admission);
+                self.server.registry.update(self.written(part, admission), object, &options)
+            })
+            .await?;
+        self.write_response(StatusCode::OK, &view, written, warnings).await
     }
 
     /// Decodes the body as a patch.
@@ -167,41 +190,54 @@ impl ResourceRequest<'_> {
     }
 
     /// The written part of the target.
-    fn written(&self, scope: WriteScope) -> WriteTarget<'_> {
+    fn written<'b>(&'b self, scope: WriteScope, admission: Option<&'b Admission<'b>>) -> WriteTarget<'b> {
         let Target { kind, namespace, .. } = self.target;
-        WriteTarget { kind, namespace, name: self.target.name(), scope }
+        WriteTarget { kind, namespace, name: self.target.name(), scope, admission }
     }
 
     /// Server-side apply.
-    fn apply(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
+    async fn apply(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = write_options(self.query, "PatchOptions")?;
         let force = force(self.query, options.field_manager.as_deref())?;
         let (config, warnings) = decode_configuration(&self.content.bytes, options.field_validation)?;
-        let (target, version) = (self.written(part), self.target.served_version);
-        let (written, created) = self.server.registry.apply(target, version, &config, force, &options)?;
+        let version = self.target.served_version;
+        let (written, created) = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                let target = self.written(part, admission);
+                self.server.registry.apply(target, version, &config, force, &options)
+            })
+            .await?;
         let code = if created { StatusCode::CREATED } else { StatusCode::OK };
-        Ok(write_response(code, &view, &written, warnings))
+        self.write_response(code, &view, written, warnings).await
     }
 
-    fn patch(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
+    async fn patch(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         if is_apply(&self.content.content_type) && part != WriteScope::Finalize {
-            return self.apply(part);
+            return self.apply(part).await;
         }
         refuse_force(self.query)?;
         let patch = self.read_patch()?;
         let view = self.view()?;
         let options = self.write_options("PatchOptions")?;
-        let (target, version) = (self.written(part), self.target.served_version);
-        let written = self.server.registry.patch(target, version, &patch, &options)?;
-        Ok(write_response(StatusCode::OK, &view, &written, Vec::new()))
+        let version = self.target.served_version;
+        let written = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                self.server.registry.patch(self.written(part, admission), version, &patch, &options)
+            })
+            .await?;
+        self.write_response(StatusCode::OK, &view, written, Vec::new()).await
     }
 
-    fn delete(&self) -> Result<ApiResponse, ApiStatus> {
+    async fn delete(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = delete_options(self.query, &self.content)?;
         let (resource, namespace) = (self.target.resource(), &self.target.namespace);
-        let deleted = self.server.registry.delete(resource, namespace, self.target.name(), &options)?;
+        let deleted = self
+            .admitted(options_of_delete(&options), options.dry_run, |admission| {
+                self.server.registry.delete(resource, namespace, self.target.name(), &options, admission)
+            })
+            .await?;
         Ok(match &deleted {
             Deleted::Removed(object) if !resource.strategy().deletion_returns_object() => {
                 let details = StatusDetails {
@@ -213,11 +249,15 @@ impl ResourceRequest<'_> {
                 };
                 response::json(StatusCode::OK, &success(Some(&details)))
             }
-            Deleted::Removed(object) => response::json_text(StatusCode::OK, view.object(object)),
+            Deleted::Removed(object) => {
+                let object = self.converted(Arc::clone(object)).await?;
+                response::json_text(StatusCode::OK, view.object(&object))
+            }
             Deleted::Marked(object) => {
+                let object = self.converted(Arc::clone(object)).await?;
                 let accepted = options.orphan_dependents == Some(false);
                 let code = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
-                response::json_text(code, view.object(object))
+                response::json_text(code, view.object(&object))
             }
         })
     }
@@ -229,53 +269,73 @@ impl ResourceRequest<'_> {
         let selected = list_options(self.query, self.target)?;
         let (resource, namespace) = (self.target.resource(), &self.target.namespace);
         let registry = &self.server.registry;
-        let mut deletion = registry.delete_collection(resource, namespace, &selected, &options)?;
-        while deletion.delete_batch()? {
+        let admission = self.admission(options_of_delete(&options), options.dry_run, true);
+        let admission = admission.as_ref();
+        let mut deletion = registry.delete_collection(resource, namespace, &selected, &options, admission)?;
+        while self.attempt(admission, |_| deletion.delete_batch()).await? {
             tokio::task::yield_now().await;
         }
-        let items = deletion.into_deleted();
+        let items = self.converted_all(deletion.into_deleted()).await?;
         let list =
             crate::ObjectList { revision: self.server.revision(), items, ..crate::ObjectList::default() };
         Ok(list::respond(view, list))
     }
 
-    fn get_scale(&self) -> Result<ApiResponse, ApiStatus> {
-        let object = self.server.get(self.target.resource(), &self.target.namespace, self.target.name())?;
+    async fn get_scale(&self) -> Result<ApiResponse, ApiStatus> {
+        let object = self.stored().await?;
         Ok(response::json(StatusCode::OK, &scale_of(&self.target.kind, &object)?))
     }
 
-    fn update_scale(&self) -> Result<ApiResponse, ApiStatus> {
+    async fn update_scale(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("UpdateOptions")?;
         let (scale, warnings) =
             decode_object(&self.content, "autoscaling/v1", "Scale", options.field_validation)?;
-        let Target { kind, namespace, .. } = self.target;
-        let written =
-            self.server.registry.update_scale(kind, namespace, self.target.name(), &scale, &options)?;
-        let mut response = response::json(StatusCode::OK, &scale_of(kind, &written.object)?);
-        response::warn(&mut response, &warnings);
-        Ok(response)
+        let written = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                let target = self.written(WriteScope::Main, admission);
+                self.server.registry.update_scale(target, &scale, &options)
+            })
+            .await?;
+        self.scale_response(written.object, &warnings).await
     }
 
-    fn patch_scale(&self) -> Result<ApiResponse, ApiStatus> {
+    async fn patch_scale(&self) -> Result<ApiResponse, ApiStatus> {
         let patch = self.read_patch()?;
         let options = self.write_options("PatchOptions")?;
-        let Target { kind, namespace, .. } = self.target;
-        let written =
-            self.server.registry.patch_scale(kind, namespace, self.target.name(), &patch, &options)?;
-        let mut response = response::json(StatusCode::OK, &scale_of(kind, &written.object)?);
-        response::warn(&mut response, &written.warnings);
+        let written = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                let target = self.written(WriteScope::Main, admission);
+                self.server.registry.patch_scale(target, &patch, &options)
+            })
+            .await?;
+        self.scale_response(written.object, &written.warnings).await
+    }
+
+    async fn scale_response(
+        &self,
+        object: Arc<Object>,
+        warnings: &[String],
+    ) -> Result<ApiResponse, ApiStatus> {
+        let object = self.converted(object).await?;
+        let mut response = response::json(StatusCode::OK, &scale_of(&self.target.kind, &object)?);
+        response::warn(&mut response, warnings);
         Ok(response)
     }
 
-    fn bind(&self) -> Result<ApiResponse, ApiStatus> {
+    async fn bind(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("CreateOptions")?;
         let (binding, _) = decode_object(&self.content, "v1", "Binding", options.field_validation)?;
         self.check_body(&binding)?;
-        self.server.registry.bind(&self.target.namespace, self.target.name(), &binding, &options)?;
+        let (namespace, name) = (&self.target.namespace, self.target.name());
+        self.admitted(self.options_of_write(), options.dry_run, |admission| {
+            let binding = admit(admission, name, &binding)?;
+            self.server.registry.bind(namespace, name, &binding, &options)
+        })
+        .await?;
         Ok(created())
     }
 
-    fn evict(&self) -> Result<ApiResponse, ApiStatus> {
+    async fn evict(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("CreateOptions")?;
         // policy/v1beta1 is equal.
         let body = decode_any(&self.content).ok();
@@ -288,9 +348,27 @@ impl ResourceRequest<'_> {
             None => decode_object(&self.content, "policy/v1", "Eviction", options.field_validation)?,
         };
         self.check_body(&eviction)?;
-        let delete = eviction_options(&eviction)?;
-        self.server.registry.evict(&self.target.namespace, self.target.name(), &delete, &options)?;
+        let (namespace, name) = (&self.target.namespace, self.target.name());
+        self.admitted(self.options_of_write(), options.dry_run, |admission| {
+            let delete = eviction_options(&*admit(admission, name, &eviction)?)?;
+            self.server.registry.evict(namespace, name, &delete, &options)
+        })
+        .await?;
         Ok(created())
+    }
+
+    async fn write_response(
+        &self,
+        code: StatusCode,
+        view: &View,
+        written: Written,
+        mut warnings: Vec<String>,
+    ) -> Result<ApiResponse, ApiStatus> {
+        let object = self.converted(written.object).await?;
+        let mut response = response::json_text(code, view.object(&object));
+        warnings.extend(written.warnings);
+        response::warn(&mut response, &warnings);
+        Ok(response)
     }
 
     /// Rejects the body of a subresource that names another object.
@@ -353,18 +431,6 @@ fn write_scope(subresource: Option<Subresource>) -> Result<WriteScope, ApiStatus
         Some(Subresource::Finalize) => Ok(WriteScope::Finalize),
         Some(_) => Err(ApiStatus::method_not_allowed()),
     }
-}
-
-fn write_response(
-    code: StatusCode,
-    view: &View,
-    written: &Written,
-    mut warnings: Vec<String>,
-) -> ApiResponse {
-    let mut response = response::json_text(code, view.object(&written.object));
-    warnings.extend(written.warnings.iter().cloned());
-    response::warn(&mut response, &warnings);
-    response
 }
 
 /// The Status that says that all went well.

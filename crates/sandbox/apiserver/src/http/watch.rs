@@ -10,12 +10,13 @@ use kcm_clock::{Clock, Sleep, jitter};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    admission::convert,
     faults::OpenWatch,
     options::WatchOptions,
     response::{self, ApiResponse},
     view::View,
 };
-use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, store::WatchCache};
+use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, kind::Kind, store::WatchCache, webhook::Webhooks};
 
 /// Interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -44,6 +45,8 @@ struct Stream {
     retired: CancellationToken,
     columns_sent: bool,
     ended: bool,
+    /// Calls of the conversion webhook. `None` without a client.
+    webhooks: Option<Webhooks>,
 }
 
 /// Responds to a watch. If there is a `cache`, it is the source of events.
@@ -74,6 +77,7 @@ pub(super) fn watch(
     let retired = view.target.kind.custom.as_ref().map(|custom| custom.retired().clone()).unwrap_or_default();
     let WatchOptions { selection, start, .. } = options;
     let watcher = server.registry.store.watch_from(cache, resource, &namespace, selection, start);
+    let webhooks = view.target.kind.conversion().and_then(|_| server.webhooks());
     let state = Stream {
         watcher,
         view,
@@ -87,12 +91,30 @@ pub(super) fn watch(
         retired,
         columns_sent: false,
         ended: false,
+        webhooks,
     };
     let lines = stream::unfold(state, async |mut state| {
         let lines = state.next().await?;
         Some((Ok::<_, Infallible>(Frame::data(lines)), state))
     });
     Ok(response::stream(StreamBody::new(lines).boxed_unsync()))
+}
+
+/// Returns an event with its object in the version of the watch.
+async fn converted(
+    webhooks: Option<&Webhooks>,
+    kind: &Kind,
+    event: WatchEvent,
+) -> Result<WatchEvent, ApiStatus> {
+    if kind.conversion().is_none() {
+        return Ok(event);
+    }
+    Ok(match event {
+        WatchEvent::Added(object) => WatchEvent::Added(convert(webhooks, kind, object).await?),
+        WatchEvent::Modified(object) => WatchEvent::Modified(convert(webhooks, kind, object).await?),
+        WatchEvent::Deleted(object) => WatchEvent::Deleted(convert(webhooks, kind, object).await?),
+        WatchEvent::InitialEventsEnd(_) => event,
+    })
 }
 
 /// Returns the time of the next bookmark: after the interval or shortly before the end.
@@ -114,7 +136,7 @@ impl Stream {
                 biased;
                 () = self.open.cancelled() => return None,
                 event = self.watcher.next() => {
-                    let lines = self.read_events(event);
+                    let lines = self.read_events(event).await;
                     if !lines.is_empty() {
                         return Some(lines.into());
                     }
@@ -141,11 +163,15 @@ impl Stream {
     }
 
     /// Serializes `event` and further available events, up to a chunk.
-    fn read_events(&mut self, mut event: Result<WatchEvent, ApiStatus>) -> Vec<u8> {
+    async fn read_events(&mut self, mut event: Result<WatchEvent, ApiStatus>) -> Vec<u8> {
         let mut lines = Vec::new();
         self.view.now = self.clock.now();
         loop {
-            match event {
+            let converted = match event {
+                Ok(event) => converted(self.webhooks.as_ref(), &self.view.target.kind, event).await,
+                Err(status) => Err(status),
+            };
+            match converted {
                 Ok(event) => self.line(&mut lines, &event),
                 Err(status) => {
                     response::write_event(&mut lines, "ERROR", &status.to_value());

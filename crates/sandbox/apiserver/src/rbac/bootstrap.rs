@@ -21,7 +21,7 @@ pub(crate) fn create_default_roles(registry: &Registry) {
         set(&mut object, &["apiVersion"], API_VERSION);
         set(&mut object, &["metadata", "labels", "kubernetes.io/bootstrapping"], "rbac-defaults");
         set(&mut object, &["metadata", "annotations", "rbac.authorization.kubernetes.io/autoupdate"], "true");
-        match registry.create(&Kind::from(resource), "", object, &WriteOptions::default()) {
+        match registry.create(&Kind::from(resource), "", object, &WriteOptions::default(), None) {
             Err(error) if !error.is_already_exists() => {
                 tracing::error!(%error, "Failed to create default role or binding");
             }

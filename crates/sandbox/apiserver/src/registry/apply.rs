@@ -25,7 +25,7 @@ impl Registry {
         force: bool,
         options: &WriteOptions,
     ) -> Result<(Written, bool), ApiStatus> {
-        let WriteTarget { kind, namespace, name, scope } = target;
+        let WriteTarget { kind, namespace, name, scope, admission } = target;
         let warnings = check_config(kind, served_version, config, options.field_validation)?;
         let mut config = match served_version {
             Some(served_version) => served_version.convert_to_storage(config, kind.api_version()),
@@ -45,7 +45,7 @@ impl Registry {
             WriteScope::Main | WriteScope::Finalize => {}
         }
 
-        let time = self.now();
+        let time = self.time(admission);
         let writer = Writer {
             kind,
             manager: options.field_manager.as_deref().unwrap_or_default(),
@@ -66,7 +66,7 @@ impl Registry {
         if absent() {
             let mut object = finish(apply::apply(&apply::empty(kind), &config, writer, force)?)?;
             let managed = apply::take_managed_fields(&mut object);
-            match self.create_managed(kind, namespace, object, managed, options) {
+            match self.create_managed(kind, namespace, object, managed, options, admission) {
                 // Created concurrently.
                 Err(error) if error.is_already_exists() => {}
                 created => {

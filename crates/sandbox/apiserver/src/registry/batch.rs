@@ -3,13 +3,14 @@
 //! A batch reads and deletes a bounded number of objects. Callers yield between batches, so that other requests are
 //! served meanwhile.
 
-use std::{sync::Arc, vec};
+use std::{collections::VecDeque, sync::Arc, vec};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Registry;
 use crate::{
     ApiStatus, DeleteOptions, ListOptions, Object, Resource, Selection,
+    admission::Admission,
     store::{self, Key},
 };
 
@@ -27,7 +28,12 @@ pub(crate) struct DeleteCollection<'a> {
     resource: Resource,
     namespace: &'a str,
     options: &'a DeleteOptions,
+    admission: Option<&'a Admission<'a>>,
     source: Source<'a>,
+    /// Objects of the current batch that are not deleted yet.
+    batch: VecDeque<Arc<Object>>,
+    /// `true` if objects follow those of the batch.
+    remaining: bool,
     deleted: Vec<Arc<Object>>,
 }
 
@@ -44,32 +50,39 @@ impl DeleteCollection<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Registry::delete`]. The objects before the failed one are deleted.
+    /// As [`Registry::delete`]. The objects before the failed one are deleted, and it is the first of the next batch.
     pub(crate) fn delete_batch(&mut self) -> Result<bool, ApiStatus> {
-        let store = &self.registry.store;
-        let (batch, remaining) = match &mut self.source {
-            Source::Scan { selection, after } => {
-                let mut batch = store.scan(self.resource, self.namespace, after.as_ref(), BATCH);
-                let remaining = batch.len() == BATCH;
-                *after = batch.last().map(|object| store::key_of(object));
-                batch.retain(|object| selection.matches(object));
-                (batch, remaining)
-            }
-            Source::List(objects) => {
-                let batch: Vec<_> = objects.by_ref().take(BATCH).collect();
-                (batch, objects.len() > 0)
-            }
-        };
-        for object in batch {
-            match self.registry.delete(self.resource, object.namespace(), object.name(), self.options) {
+        if self.batch.is_empty() {
+            self.read_batch();
+        }
+        let Self { registry, resource, options, admission, .. } = *self;
+        while let Some(object) = self.batch.front() {
+            match registry.delete(resource, object.namespace(), object.name(), options, admission) {
                 // Without the decoded form, which takes ten times the memory.
                 Ok(result) => self.deleted.push(result.object().compact()),
                 // Deleted concurrently.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
+            self.batch.pop_front();
         }
-        Ok(remaining)
+        Ok(self.remaining)
+    }
+
+    fn read_batch(&mut self) {
+        match &mut self.source {
+            Source::Scan { selection, after } => {
+                let store = &self.registry.store;
+                let batch = store.scan(self.resource, self.namespace, after.as_ref(), BATCH);
+                self.remaining = batch.len() == BATCH;
+                *after = batch.last().map(|object| store::key_of(object));
+                self.batch.extend(batch.into_iter().filter(|object| selection.matches(object)));
+            }
+            Source::List(objects) => {
+                self.batch.extend(objects.by_ref().take(BATCH));
+                self.remaining = objects.len() > 0;
+            }
+        }
     }
 
     /// Returns the deleted objects.
@@ -136,6 +149,7 @@ impl Registry {
         namespace: &'a str,
         selected: &'a ListOptions,
         options: &'a DeleteOptions,
+        admission: Option<&'a Admission<'a>>,
     ) -> Result<DeleteCollection<'a>, ApiStatus> {
         let ListOptions { selection, limit, continue_token, resource_version, .. } = selected;
         let source = if *limit == 0 && continue_token.is_none() && resource_version.is_none() {
@@ -143,7 +157,17 @@ impl Registry {
         } else {
             Source::List(self.store.list(resource, namespace, selected)?.items.into_iter())
         };
-        Ok(DeleteCollection { registry: self, resource, namespace, options, source, deleted: Vec::new() })
+        Ok(DeleteCollection {
+            registry: self,
+            resource,
+            namespace,
+            options,
+            admission,
+            source,
+            batch: VecDeque::new(),
+            remaining: true,
+            deleted: Vec::new(),
+        })
     }
 
     /// Removes a batch of objects that were not written for the time to live of their kind.
@@ -160,7 +184,7 @@ impl Registry {
             if now.duration_since(object.written()) > time_to_live {
                 let options = DeleteOptions::with_uid(object.uid());
                 // Fails only if the object was deleted or replaced concurrently.
-                let _ = self.delete(resource, object.namespace(), object.name(), &options);
+                let _ = self.delete(resource, object.namespace(), object.name(), &options, None);
             }
         }
         self.expiry.lock().position = next;
@@ -236,8 +260,10 @@ mod tests {
         let server = ApiServer::new(ApiServerConfig::default());
         fill(&server.registry.store, Resource::CONFIG_MAPS, BATCH + 1);
         let (selected, options) = (ListOptions::default(), DeleteOptions::default());
-        let mut deletion =
-            server.registry.delete_collection(Resource::CONFIG_MAPS, "default", &selected, &options).unwrap();
+        let mut deletion = server
+            .registry
+            .delete_collection(Resource::CONFIG_MAPS, "default", &selected, &options, None)
+            .unwrap();
         while deletion.delete_batch().unwrap() {}
         let deleted = deletion.into_deleted();
         assert_eq!(deleted.len(), BATCH + 1);

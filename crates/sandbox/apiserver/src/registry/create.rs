@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use kcm_clock::{Random, generate_name};
 use serde_json::Value;
 
@@ -6,7 +8,8 @@ use super::{
     drop_server_fields, quota,
 };
 use crate::{
-    ApiStatus, Resource, StatusReason, WriteOptions,
+    ApiStatus, Object, Resource, StatusReason, WriteOptions,
+    admission::{Admission, Operation},
     json::{remove, set, str_at},
     kind::Kind,
     store::{self, Commit, Decision, UpdateResult},
@@ -24,8 +27,9 @@ impl Registry {
         namespace: &str,
         object: Value,
         options: &WriteOptions,
+        admission: Option<&Admission<'_>>,
     ) -> Result<Written, ApiStatus> {
-        self.create_managed(kind, namespace, object, None, options)
+        self.create_managed(kind, namespace, object, None, options, admission)
     }
 
     /// As [`create`](Self::create), with these managed fields.
@@ -36,6 +40,7 @@ impl Registry {
         mut object: Value,
         managed: Option<Value>,
         options: &WriteOptions,
+        admission: Option<&Admission<'_>>,
     ) -> Result<Written, ApiStatus> {
         self.expire_batch();
         check_address(kind, namespace, None, &mut object)?;
@@ -54,8 +59,9 @@ impl Registry {
             set(&mut object, &["metadata", "managedFields"], managed);
         }
         let mut warnings: Vec<String> = deduplicate_owners(&mut object).into_iter().collect();
-        set(&mut object, &["metadata", "uid"], new_uid(&*self.random));
-        set(&mut object, &["metadata", "creationTimestamp"], self.now());
+        let repeated = admission.map(Admission::random);
+        let random = repeated.as_ref().map_or(&*self.random, |random| random as &dyn Random);
+        let mut identity = Identity { uid: new_uid(random), time: self.time(admission), name: None };
 
         let prefix = str_at(&object, &["metadata", "generateName"]).to_owned();
         let generated = !prefix.is_empty() && str_at(&object, &["metadata", "name"]).is_empty();
@@ -65,11 +71,11 @@ impl Registry {
             if generated { prefix.clone() } else { str_at(&object, &["metadata", "name"]).to_owned() };
         let mut result = Err(ApiStatus::internal("no name was generated"));
         for _ in 0..attempts {
-            if generated {
-                set(&mut object, &["metadata", "name"], generate_name(&*self.random, &prefix));
-            }
+            identity.name = generated.then(|| generate_name(random, &prefix));
             let attempt = if generated { object.clone() } else { std::mem::take(&mut object) };
-            result = self.create_named(kind, namespace, &requested_name, attempt, options, &mut warnings);
+            let request =
+                CreateRequest { kind, namespace, requested_name: &requested_name, options, admission };
+            result = self.create_named(request, &identity, attempt, &mut warnings);
             if !matches!(&result, Err(error) if error.is_already_exists()) {
                 break;
             }
@@ -91,14 +97,12 @@ impl Registry {
 
     fn create_named(
         &self,
-        kind: &Kind,
-        namespace: &str,
-        requested_name: &str,
+        request: CreateRequest<'_>,
+        identity: &Identity,
         mut object: Value,
-        options: &WriteOptions,
         warnings: &mut Vec<String>,
-    ) -> Result<std::sync::Arc<crate::Object>, ApiStatus> {
-        let name = str_at(&object, &["metadata", "name"]).to_owned();
+    ) -> Result<Arc<Object>, ApiStatus> {
+        let CreateRequest { kind, namespace, requested_name, options, admission } = request;
         let resource = kind.resource;
         let strategy = kind.strategy();
         kind.apply_defaults(&mut object);
@@ -108,19 +112,30 @@ impl Registry {
         if resource == Resource::PODS {
             self.store.read(|state| admission::admit_pod(state, requested_name, &mut object))?;
         }
+        if let Some(admission) = admission {
+            let name = identity.name.as_ref().map_or(requested_name, |_| "");
+            object = admission.mutate(Operation::Create, name, object, None)?;
+            check_address(kind, namespace, None, &mut object)?;
+            deduplicate_owners(&mut object);
+        }
+        identity.set(&mut object);
+        let name = str_at(&object, &["metadata", "name"]).to_owned();
         strategy::prepare_create(strategy, &mut object);
         let errors = kind.validate_create(&object);
         if !errors.is_empty() {
             return Err(ApiStatus::invalid(resource.kind(), resource.group(), &name, &errors));
         }
         check_size(&object)?;
+        if let Some(admission) = admission {
+            admission.validate(Operation::Create, &name, &object, None)?;
+        }
         for warning in strategy.warnings(&object) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }
 
-        kind.convert_to_storage(&mut object);
+        kind.convert_to_storage(&mut object, admission)?;
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
         let key = store::key(namespace, &name);
         let now = self.clock.now();
@@ -159,8 +174,38 @@ impl Registry {
     }
 }
 
+/// Parameters of a create.
+#[derive(Clone, Copy)]
+struct CreateRequest<'a> {
+    kind: &'a Kind,
+    namespace: &'a str,
+    /// Name, or prefix of the name to generate.
+    requested_name: &'a str,
+    options: &'a WriteOptions,
+    admission: Option<&'a Admission<'a>>,
+}
+
+/// Metadata that the server sets, after webhooks have changed the object.
+struct Identity {
+    uid: String,
+    time: String,
+    /// Generated name.
+    name: Option<String>,
+}
+
+impl Identity {
+    fn set(&self, object: &mut Value) {
+        set(object, &["metadata", "uid"], self.uid.as_str());
+        set(object, &["metadata", "creationTimestamp"], self.time.as_str());
+        if let Some(name) = self.name.as_deref().filter(|_| str_at(object, &["metadata", "name"]).is_empty())
+        {
+            set(object, &["metadata", "name"], name);
+        }
+    }
+}
+
 /// Returns a version 4 UUID.
-fn new_uid(random: &dyn Random) -> String {
+pub(crate) fn new_uid(random: &dyn Random) -> String {
     let bytes = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
     uuid::Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid().to_string()
 }

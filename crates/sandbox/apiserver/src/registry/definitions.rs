@@ -101,7 +101,7 @@ impl Registry {
             let batch = self.store.scan(resource, "", after.as_ref(), BATCH);
             for object in batch.iter().filter(|object| !object.is_deleting()) {
                 let options = DeleteOptions::with_uid(object.uid());
-                if let Err(error) = self.delete(resource, object.namespace(), object.name(), &options)
+                if let Err(error) = self.delete(resource, object.namespace(), object.name(), &options, None)
                     && !error.is_not_found()
                 {
                     tracing::warn!(%error, ?object, "Failed to delete object of a terminating definition");

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Registry, admission::IMMORTAL_NAMESPACES, has_members, seconds};
 use crate::{
     ApiStatus, DeleteOptions, DeletionPropagation, Object, Resource,
+    admission::Admission,
     json::{at, i64_at, list_at, set},
     store::{self, Commit, Decision, UpdateResult},
 };
@@ -40,6 +41,7 @@ impl Registry {
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
+        admission: Option<&Admission<'_>>,
     ) -> Result<Deleted, ApiStatus> {
         check_options(options)?;
         if resource == Resource::NAMESPACES && IMMORTAL_NAMESPACES.contains(&name) {
@@ -55,6 +57,7 @@ impl Registry {
             |old| {
                 let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
                 check_preconditions(resource, old, options)?;
+                admission.map_or(Ok(()), |admission| admission.admit_deletion(old))?;
                 Ok(before_delete(resource, old, options, now))
             },
             |_| Ok(()),

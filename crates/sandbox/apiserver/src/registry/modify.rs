@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, WriteOptions,
+    admission::{Admission, Operation},
     apply::{self, Writer},
     json::{at, copy, list_at, set, str_at},
     kind::Kind,
@@ -59,6 +60,8 @@ pub(crate) struct WriteTarget<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) scope: WriteScope,
+    /// Admission by webhooks. `None` for writes within the process.
+    pub(crate) admission: Option<&'a Admission<'a>>,
 }
 
 /// A patch.
@@ -136,7 +139,7 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        let WriteTarget { kind, namespace, name, scope } = target;
+        let WriteTarget { kind, namespace, name, scope, .. } = target;
         check_address(kind, namespace, Some(name), &mut object)?;
         kind.apply_defaults(&mut object);
         let operation = ManagedFieldsOperation::Update(scope.subresource());
@@ -151,7 +154,7 @@ impl Registry {
         patch: &Patch,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        let WriteTarget { kind, namespace, name, scope } = target;
+        let WriteTarget { kind, namespace, name, scope, .. } = target;
         patch.check_form(kind)?;
         let operation = ManagedFieldsOperation::Update(scope.subresource());
         self.modify(target, operation, options, |_, old| {
@@ -176,14 +179,15 @@ impl Registry {
     /// `change` receives the object as it is stored and in the version of `kind`.
     pub(super) fn modify(
         &self,
-        WriteTarget { kind, namespace, name, scope }: WriteTarget<'_>,
+        target: WriteTarget<'_>,
         operation: ManagedFieldsOperation,
         options: &WriteOptions,
         mut change: impl FnMut(&Object, &Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
+        let WriteTarget { kind, namespace, name, admission, .. } = target;
         let resource = kind.resource;
         let mut warnings = Vec::new();
-        let time = self.now();
+        let time = self.time(admission);
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
         let outcome = self.store.update(
             resource,
@@ -192,7 +196,7 @@ impl Registry {
             self.clock.now(),
             |old| {
                 let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
-                let shown = kind.shown(old);
+                let shown = kind.shown_by(old, admission)?;
                 let (mut new, found) = change(old, &shown)?;
                 warnings = found;
                 warnings.extend(deduplicate_owners(&mut new));
@@ -205,7 +209,7 @@ impl Registry {
                         apply::track(&shown, new, sent.as_ref(), writer)
                     }
                 };
-                next_state(kind, scope, old, &shown, new, manage)
+                next_state(target, old, &shown, new, manage)
             },
             |_| Ok(()),
         )?;
@@ -230,50 +234,45 @@ impl Registry {
 ///
 /// Upstream counterpart: `rest.BeforeUpdate` and `registry.Store.Update`.
 fn next_state(
-    kind: &Kind,
-    scope: WriteScope,
+    target: WriteTarget<'_>,
     old: &Arc<Object>,
     shown: &Value,
     mut new: Value,
     manage: impl FnOnce(&Value, Option<Value>) -> Option<Value>,
 ) -> Result<Decision, ApiStatus> {
-    let (resource, name) = (kind.resource, old.name());
+    let WriteTarget { kind, name, scope, admission, .. } = target;
+    let resource = kind.resource;
     check_identity(kind, old, &new)?;
-    // Immutable metadata.
-    for field in [
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
-        copy(&mut new, shown, &["metadata", field]);
-    }
+    keep_metadata(&mut new, shown);
     let sent = apply::take_managed_fields(&mut new);
     drop_server_fields(&mut new);
-
-    let strategy = kind.strategy();
-    match scope {
-        WriteScope::Main => {
-            if resource == Resource::PODS {
-                admission::admit_pod_update(&mut new, old);
-            }
-            strategy::prepare_update(strategy, &mut new, shown);
+    // A webhook does not see the scale's object.
+    let admission = admission.filter(|admission| admission.has_versions());
+    let managed = match admission {
+        None => {
+            prepare(target, old, shown, &mut new);
+            manage(&new, sent)
         }
-        WriteScope::Status => strategy::prepare_status_update(strategy, &mut new, shown),
-        WriteScope::Finalize => {
-            let finalizers = list_at(&new, &["spec", "finalizers"]).to_vec();
-            for part in ["spec", "status"] {
-                copy(&mut new, shown, &[part]);
+        Some(admission) => {
+            // Managed fields are those of the client's write, not of the webhooks' changes.
+            let mut draft = new.clone();
+            prepare(target, old, shown, &mut draft);
+            let managed = manage(&draft, sent);
+            if let Some(managed) = &managed {
+                set(&mut new, MANAGED_FIELDS, managed.clone());
             }
-            set(&mut new, &["spec", "finalizers"], finalizers);
+            new = admission.mutate(Operation::Update, name, new, Some(shown))?;
+            check_address(kind, target.namespace, Some(name), &mut new)?;
+            keep_metadata(&mut new, shown);
+            let changed = apply::take_managed_fields(&mut new);
+            drop_server_fields(&mut new);
+            deduplicate_owners(&mut new);
+            prepare(target, old, shown, &mut new);
+            managed.map(|managed| changed.unwrap_or(managed))
         }
-    }
-    // `prepare` may have restored managed fields of the old version.
-    apply::take_managed_fields(&mut new);
+    };
     let kept = at(old.value(), MANAGED_FIELDS);
-    match (kept, manage(&new, sent)) {
+    match (kept, managed) {
         (Some(kept), Some(managed)) if apply::equal_ignoring_times(kept, &managed) => {
             set(&mut new, MANAGED_FIELDS, kept.clone());
             // An update of timestamps alone is not a change.
@@ -286,7 +285,7 @@ fn next_state(
     }
     // A converted or defaulted object is compared again after its conversion to the storage version.
     let is_stored_form = std::ptr::eq(shown, old.value());
-    if is_stored_form && new == *shown {
+    if is_stored_form && new == *shown && admission.is_none() {
         return Ok(Decision::Keep);
     }
 
@@ -299,8 +298,11 @@ fn next_state(
         return Err(ApiStatus::invalid(resource.kind(), resource.group(), name, &errors));
     }
     check_size(&new)?;
-    kind.convert_to_storage(&mut new);
-    if !is_stored_form && new == *old.value() {
+    if let Some(admission) = admission {
+        admission.validate(Operation::Update, name, &new, Some(shown))?;
+    }
+    kind.convert_to_storage(&mut new, target.admission)?;
+    if (!is_stored_form || admission.is_some()) && new == *old.value() {
         return Ok(Decision::Keep);
     }
     if should_delete_during_update(resource, old, &new) {
@@ -308,6 +310,43 @@ fn next_state(
     } else {
         Ok(Decision::Put(new))
     }
+}
+
+/// Restores metadata that a write does not change.
+fn keep_metadata(new: &mut Value, shown: &Value) {
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        copy(new, shown, &["metadata", field]);
+    }
+}
+
+/// Restores the parts of an object that the write does not change, and sets those that the server sets.
+fn prepare(target: WriteTarget<'_>, old: &Object, shown: &Value, new: &mut Value) {
+    let strategy = target.kind.strategy();
+    match target.scope {
+        WriteScope::Main => {
+            if target.kind.resource == Resource::PODS {
+                admission::admit_pod_update(new, old);
+            }
+            strategy::prepare_update(strategy, new, shown);
+        }
+        WriteScope::Status => strategy::prepare_status_update(strategy, new, shown),
+        WriteScope::Finalize => {
+            let finalizers = list_at(new, &["spec", "finalizers"]).to_vec();
+            for part in ["spec", "status"] {
+                copy(new, shown, &[part]);
+            }
+            set(new, &["spec", "finalizers"], finalizers);
+        }
+    }
+    // Those of the old version may have been restored.
+    apply::take_managed_fields(new);
 }
 
 fn check_identity(kind: &Kind, old: &Object, new: &Value) -> Result<(), ApiStatus> {

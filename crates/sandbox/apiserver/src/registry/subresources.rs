@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Patch, Registry, WriteScope, WriteTarget, Written, modify::ManagedFieldsOperation};
+use super::{Patch, Registry, WriteTarget, Written, modify::ManagedFieldsOperation};
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
+    admission::Operation,
     custom::ScalePaths,
     json::{at, condition, copy, i64_at, map_at_mut, set, set_condition, str_at},
     kind::Kind,
@@ -80,14 +81,12 @@ impl Registry {
     /// Changes the replica count. `change` maps the current Scale to the new Scale.
     fn modify_scale(
         &self,
-        kind: &Kind,
-        namespace: &str,
-        name: &str,
+        target: WriteTarget<'_>,
         options: &WriteOptions,
         mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
         let operation = ManagedFieldsOperation::Update("scale");
-        let target = WriteTarget { kind, namespace, name, scope: WriteScope::Main };
+        let WriteTarget { kind, name, admission, .. } = target;
         self.modify(target, operation, options, |old, shown| {
             let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
             let current = match (paths, &kind.custom) {
@@ -96,7 +95,12 @@ impl Registry {
                 }
                 _ => built_in_scale(old),
             };
-            let (scale, warnings) = change(current)?;
+            let before = admission.map(|_| current.clone());
+            let (mut scale, warnings) = change(current)?;
+            if let Some(admission) = admission {
+                scale = admission.mutate(Operation::Update, name, scale, before.as_ref())?;
+                admission.validate(Operation::Update, name, &scale, before.as_ref())?;
+            }
             let given = str_at(&scale, &["metadata", "name"]);
             if !given.is_empty() && given != name {
                 return Err(ApiStatus::bad_request(format!(
@@ -130,26 +134,22 @@ impl Registry {
     /// Sets the replica count from `scale`.
     pub(crate) fn update_scale(
         &self,
-        kind: &Kind,
-        namespace: &str,
-        name: &str,
+        target: WriteTarget<'_>,
         scale: &Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.modify_scale(kind, namespace, name, options, |_| Ok((scale.clone(), Vec::new())))
+        self.modify_scale(target, options, |_| Ok((scale.clone(), Vec::new())))
     }
 
     /// Patches the Scale of an object.
     pub(crate) fn patch_scale(
         &self,
-        kind: &Kind,
-        namespace: &str,
-        name: &str,
+        target: WriteTarget<'_>,
         patch: &Patch,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        patch.check_form(kind)?;
-        self.modify_scale(kind, namespace, name, options, |scale| {
+        patch.check_form(target.kind)?;
+        self.modify_scale(target, options, |scale| {
             let patched = patch.apply(&scale, "Scale")?;
             let decode = |scale| strict::decode_value("autoscaling/v1", "Scale", scale);
             patch.decode(decode, patched, options.field_validation)
@@ -244,7 +244,7 @@ impl Registry {
         })?;
         let mut delete = delete;
         delete.preconditions.uid.get_or_insert_with(|| written.object.uid().to_owned());
-        self.delete(Resource::PODS, namespace, name, &delete).map(drop)
+        self.delete(Resource::PODS, namespace, name, &delete, None).map(drop)
     }
 
     /// Decrements `disruptionsAllowed` of the PodDisruptionBudget that selects `pod`, if there is one.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::{
     definition_schema, names,
     path::{Errors, Path},
-    read::{flag, get, list, text, texts},
+    read::{flag, get, given, list, text, texts},
+    webhooks,
 };
 use crate::{
     json::{at, bool_at, str_at},
@@ -321,10 +322,19 @@ fn conversion(conversion: &Value, errors: &mut Errors) {
                 errors.forbidden(&path.child("webhookClientConfig"), detail);
             }
         }
-        // DEVIATION: objects of all versions have the same fields.
         "Webhook" => {
-            let detail = "conversion webhooks are not supported by the embedded API server";
-            errors.forbidden(&path.child("strategy"), detail);
+            let webhook = get(conversion, "webhook");
+            // The internal type has other names.
+            let config_path = path.child("webhookClientConfig");
+            match given(webhook, "clientConfig") {
+                Some(config) => webhooks::client_config(config, &config_path, errors),
+                None => errors.required(&config_path, "required when strategy is set to Webhook"),
+            }
+            const VERSIONS: &str = "conversionReviewVersions";
+            if list(webhook, VERSIONS).is_empty() {
+                errors.required(&path.child(VERSIONS), "");
+            }
+            webhooks::review_versions(webhook, VERSIONS, &path, errors);
         }
         other => errors.one_of(&path.child("strategy"), other, &["None", "Webhook"]),
     }

@@ -8,7 +8,7 @@ use super::{
     path::{Errors, Path},
     pod,
     read::{get, given, list},
-    workload,
+    webhooks, workload,
 };
 use crate::{field_error::FieldError, stored_kind::Rules};
 
@@ -36,6 +36,12 @@ pub(crate) fn metadata(object: &Value, is_namespaced: bool, rule: NameRule) -> V
 /// Returns the errors in the other members of an object. `template` is the path of its pod template, or empty.
 pub(crate) fn content(object: &Value, template: &str, rules: &Rules) -> Vec<FieldError> {
     let mut errors = Errors::default();
+    if let Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") =
+        get(object, "kind").as_str()
+    {
+        webhooks::configuration(object, &mut errors);
+        return errors.0;
+    }
     for (path, detail) in &rules.required {
         visit(object, path, None, &mut |value, path| {
             if is_empty(value) {

@@ -21,5 +21,6 @@ mod quotas;
 mod reads;
 mod transcripts;
 mod watches;
+mod webhooks;
 mod website;
 mod writes;

@@ -2,12 +2,15 @@
 
 use kcm_testkit::Transcript;
 
-use crate::client::Client;
+use crate::{client::Client, webhooks::FakeWebhooks};
 
 /// Replays a transcript on a new server.
 async fn replay(name: &str, text: &str) {
     // With roles, an administrator may do everything as well.
-    let client = Client::with(|config| config.rbac = name == "rbac");
+    let client = Client::with(|config| {
+        config.rbac = name == "rbac";
+        config.webhooks = Some(FakeWebhooks::refusing());
+    });
     let transcript = Transcript::new(text);
     let replayed = transcript
         .replay(async |request| {
@@ -30,5 +33,5 @@ macro_rules! transcripts {
 }
 
 transcripts! {
-    objects patches paths pods rbac regexes reviews selectable_fields stored versions
+    objects patches paths pods rbac regexes reviews selectable_fields stored versions webhooks
 }
