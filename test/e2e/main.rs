@@ -12,6 +12,7 @@ mod expiry;
 mod harness;
 mod restarts;
 mod roles;
+mod rules;
 mod stored_kinds;
 mod takeover;
 mod transcripts;

@@ -1,6 +1,6 @@
 //! The transcripts that the tests of `kcm-apiserver` replay are those of the given kube-apiserver.
 //!
-//! `UPDATE_TRANSCRIPTS=1` records them and the table of [stored kinds](stored_kinds) again. `kubectl proxy` provides a port without TLS.
+//! `UPDATE_TRANSCRIPTS=1` records them, the table of [stored kinds](stored_kinds) and the results of [rules] again. `kubectl proxy` provides a port without TLS.
 
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     harness::{assets, until},
-    stored_kinds,
+    rules, stored_kinds,
 };
 
 const FOLDER: &str =
@@ -24,7 +24,11 @@ const FOLDER: &str =
 const STORED_KINDS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/sandbox/apiserver/src/stored_kinds.json");
 
-/// Time after which a changed definition is served, and webhooks are called.
+/// Rules in CEL with their results.
+const RULES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/sandbox/apiserver/src/cel/tests/rules.jsonl");
+
+/// Time after which a changed definition is served, and a changed policy or configuration of webhooks has an effect.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// File of the transcript of a server that authorizes by roles.
@@ -71,17 +75,19 @@ async fn transcripts_are_those_of_kube_apiserver() {
     for file in files.iter().filter(|file| !file.ends_with(RBAC)) {
         replay(file, server.address).await;
     }
-    let table = stored_kinds::record(&async |method: &str, path: &str, body: &str| {
+    let send = async |method: &str, path: &str, body: &str| {
         let media_type = "application/json";
         let request = TranscriptRequest { method, path, media_type, body, ..TranscriptRequest::default() };
         let (code, body) = send(server.address, request).await.unwrap();
         (code, serde_json::from_str(&body).unwrap_or_default())
-    })
-    .await;
-    if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
-        fs::write(STORED_KINDS, table).unwrap();
-    } else {
-        assert_eq!(fs::read_to_string(STORED_KINDS).unwrap(), table);
+    };
+    let rules = rules::record(&fs::read_to_string(RULES).unwrap(), &send).await;
+    for (file, recorded) in [(STORED_KINDS, stored_kinds::record(&send).await), (RULES, rules)] {
+        if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
+            fs::write(file, recorded).unwrap();
+        } else {
+            assert_eq!(fs::read_to_string(file).unwrap(), recorded);
+        }
     }
 }
 
@@ -99,7 +105,8 @@ async fn replay(file: &Path, address: SocketAddr) {
     let replayed = transcript
         .replay(async |request| {
             let deadline = Instant::now() + if settles { SETTLED } else { Duration::ZERO };
-            let configures = ["/customresourcedefinitions", "webhookconfigurations"];
+            let configures =
+                ["/customresourcedefinitions", "webhookconfigurations", "/validatingadmissionpolic"];
             settles = request.method != "GET" && configures.iter().any(|path| request.path.contains(path));
             loop {
                 let (code, body) = send(address, request).await.unwrap();

@@ -74,8 +74,8 @@ pub struct FieldError {
     pub field: String,
     /// Type of the error.
     pub error_type: ErrorType,
-    /// Rejected value. Errors of some types do not print it.
-    pub value: Value,
+    /// Rejected value. Errors of some types do not print it. `None` if it is omitted, as that of a rule on an object.
+    pub value: Option<Value>,
     /// Description of valid values, or empty.
     pub detail: String,
 }
@@ -84,10 +84,10 @@ impl FieldError {
     /// Message without the field path.
     pub fn message(&self) -> String {
         let mut text = self.error_type.text().to_owned();
-        if self.error_type.shows_value() {
+        if let Some(value) = self.value.as_ref().filter(|_| self.error_type.shows_value()) {
             text.push_str(": ");
             // Values are printed as JSON, as upstream since 1.34.
-            text.push_str(&self.value.to_string());
+            text.push_str(&value.to_string());
         }
         if !self.detail.is_empty() {
             text.push_str(": ");

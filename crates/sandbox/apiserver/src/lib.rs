@@ -55,9 +55,11 @@
 
 #![warn(missing_debug_implementations)]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "webhooks and policies use it"))]
+#[expect(dead_code, reason = "webhooks use the rest")]
 mod admission;
 mod apply;
+#[cfg(feature = "cel")]
+mod cel;
 mod custom;
 pub mod defaults;
 pub mod http;

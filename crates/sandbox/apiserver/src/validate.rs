@@ -12,6 +12,8 @@ use serde_json::Value;
 
 mod container;
 mod definition;
+#[cfg(feature = "cel")]
+mod definition_rules;
 mod definition_schema;
 mod label_selector;
 mod metadata;

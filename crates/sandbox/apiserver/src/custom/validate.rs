@@ -45,11 +45,32 @@ pub(super) fn against_schema(
 
 fn error(error_type: ErrorType, field: &str, value: impl Into<Value>, detail: String) -> FieldError {
     let field = if field.is_empty() { NO_FIELD } else { field };
-    FieldError { field: field.to_owned(), error_type, value: value.into(), detail }
+    FieldError { field: field.to_owned(), error_type, value: Some(value.into()), detail }
 }
 
 fn without_field(detail: String) -> FieldError {
     error(ErrorType::Invalid, "", "", detail)
+}
+
+/// Error without field and value.
+#[cfg(feature = "cel")]
+pub(super) fn without_value(detail: &str) -> FieldError {
+    error(ErrorType::Invalid, "", Value::Null, detail.to_owned())
+}
+
+/// `true` for errors after which rules are not evaluated.
+///
+/// Upstream counterpart: `hasBlockingErr`.
+#[cfg(feature = "cel")]
+pub(super) fn blocks_rules(error: &FieldError) -> bool {
+    matches!(
+        error.error_type,
+        ErrorType::NotSupported
+            | ErrorType::Required
+            | ErrorType::TooLong
+            | ErrorType::TooMany
+            | ErrorType::TypeInvalid
+    )
 }
 
 /// Appends `.name` to a path.

@@ -42,6 +42,9 @@ pub(crate) struct CustomVersion {
     pub(crate) scale: Option<ScalePaths>,
     /// Warning for clients of a deprecated version.
     pub(crate) deprecation: Option<String>,
+    /// Compiled when an object is first validated.
+    #[cfg(feature = "cel")]
+    rules: std::sync::OnceLock<Option<crate::cel::Rules>>,
     /// Objects written since this revision of the server have the defaults of this schema.
     since: u64,
     retired: CancellationToken,
@@ -142,6 +145,8 @@ impl CustomVersion {
             has_status: at(version, &["subresources", "status"]).is_some(),
             scale: at(version, &["subresources", "scale"]).map(ScalePaths::parse),
             deprecation,
+            #[cfg(feature = "cel")]
+            rules: std::sync::OnceLock::new(),
             since: definition.revision(),
             retired,
             api_version,
@@ -286,12 +291,14 @@ impl CustomVersion {
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = custom_metadata(object, self.resource.is_namespaced());
         errors.extend(self.validate_content(object, None));
+        self.evaluate_rules(object, None, &mut errors);
         errors
     }
 
     pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = custom_metadata_update(new, old);
         errors.extend(self.validate_content(new, Some(old)));
+        self.evaluate_rules(new, Some(old), &mut errors);
         errors
     }
 
@@ -307,8 +314,26 @@ impl CustomVersion {
         let mut errors = custom_metadata_update(new, old);
         errors.extend(validate::status(new, old, &self.schema));
         errors.extend(self.scale.iter().flat_map(|scale| validate::scale(new, scale, false)));
+        self.evaluate_rules(new, Some(old), &mut errors);
         errors
     }
+
+    /// Evaluates the rules of the schema, unless `errors` contains errors that make their results unreliable.
+    #[cfg(feature = "cel")]
+    fn evaluate_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let rules = self.rules.get_or_init(|| crate::cel::Rules::compile(&self.definition_schema));
+        let Some(rules) = rules else { return };
+        if errors.iter().any(validate::blocks_rules) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing \
+                          errors to complete validation";
+            errors.push(validate::without_value(detail));
+        } else {
+            errors.extend(rules.validate(object, old, &self.schema));
+        }
+    }
+
+    #[cfg(not(feature = "cel"))]
+    fn evaluate_rules(&self, _: &Value, _: Option<&Value>, _: &mut Vec<FieldError>) {}
 
     /// Requested replicas, if the field is set.
     pub(crate) fn replicas(&self, object: &Value) -> Option<i64> {

@@ -99,9 +99,9 @@ const SCHEMA: &[Field] = &[
     (44, "x-kubernetes-validations", Rule, List),
 ];
 
-/// Position of a keyword in Go's struct.
+/// Position of a keyword in Go's struct. Members of rules, which a schema does not have, follow in their order.
 pub(crate) fn position(name: &str) -> usize {
-    SCHEMA.iter().position(|(_, known, ..)| *known == name).unwrap_or(usize::MAX)
+    SCHEMA.iter().chain(RULE).position(|(_, known, ..)| *known == name).unwrap_or(usize::MAX)
 }
 
 const EXTERNAL_DOCS: &[Field] = &[(1, "description", Text, Plain), (2, "url", Text, Plain)];

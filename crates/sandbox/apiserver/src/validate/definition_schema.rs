@@ -66,6 +66,10 @@ pub(super) fn check(schema: &Value, has_status: bool, path: &Path<'_>, errors: &
     }
     keywords(schema, path, errors);
     structure(schema, Level::Root, path, errors);
+    #[cfg(feature = "cel")]
+    if errors.0.len() == before {
+        super::definition_rules::check(schema, path, errors);
+    }
     if errors.0.len() == before {
         defaults(schema, path, errors);
     }
@@ -140,10 +144,10 @@ fn keywords(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     if schema.get("items").is_some_and(Value::is_array) {
         errors.forbidden(&path.child("items"), "items must be a schema object and not an array");
     }
-    // DEVIATION: upstream evaluates the rules.
-    if !list(schema, VALIDATIONS).is_empty() {
-        let detail =
-            "CEL validation rules are not supported by the embedded API server; remove them from the schema";
+    // DEVIATION: upstream always evaluates the rules.
+    if cfg!(not(feature = "cel")) && !list(schema, VALIDATIONS).is_empty() {
+        let detail = "CEL validation rules require the feature `cel` of the embedded API server; enable it, or remove \
+                      them from the schema";
         errors.forbidden(&path.child(VALIDATIONS), detail);
     }
 }

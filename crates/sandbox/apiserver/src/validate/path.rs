@@ -60,7 +60,7 @@ pub(super) struct Errors(pub(super) Vec<FieldError>);
 
 impl Errors {
     fn push(&mut self, error_type: ErrorType, path: &Path<'_>, value: Value, detail: String) {
-        self.0.push(FieldError { field: path.to_string(), error_type, value, detail });
+        self.0.push(FieldError { field: path.to_string(), error_type, value: Some(value), detail });
     }
 
     pub(super) fn required(&mut self, path: &Path<'_>, detail: &str) {

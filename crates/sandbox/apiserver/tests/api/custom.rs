@@ -178,6 +178,15 @@ mod definitions {
         root["spec"] = json!({"type": "object", "properties": {"b": schema}});
     }
 
+    #[cfg(not(feature = "cel"))]
+    #[tokio::test]
+    async fn with_rules_require_the_feature() {
+        let mut changed = definition();
+        property(&mut changed, json!({"type": "string", "x-kubernetes-validations": [{"rule": "true"}]}));
+        let message = Client::new().post(DEFINITIONS, &changed).await.refused(422, "Invalid");
+        assert!(message.contains("CEL validation rules require the feature `cel`"), "{message}");
+    }
+
     #[tokio::test]
     async fn are_validated() {
         let cases: Vec<Invalid> =

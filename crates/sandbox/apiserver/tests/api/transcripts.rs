@@ -32,6 +32,9 @@ macro_rules! transcripts {
     )+};
 }
 
+#[cfg(feature = "cel")]
+transcripts! { rules }
+
 transcripts! {
     objects patches paths pods rbac regexes reviews selectable_fields stored versions webhooks
 }
