@@ -5,6 +5,11 @@
 //! Upstream counterpart: `apiserver/pkg/admission`.
 
 pub(crate) mod matching;
+#[cfg(feature = "cel")]
+pub(crate) mod policies;
+#[cfg(not(feature = "cel"))]
+#[path = "admission/no_policies.rs"]
+pub(crate) mod policies;
 mod request;
 mod review;
 mod version;

@@ -55,7 +55,6 @@
 
 #![warn(missing_debug_implementations)]
 
-#[expect(dead_code, reason = "webhooks use the rest")]
 mod admission;
 mod apply;
 #[cfg(feature = "cel")]

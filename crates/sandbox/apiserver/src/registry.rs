@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     ApiStatus, Object, Resource, StatusReason,
-    admission::Admission,
+    admission::{Admission, policies::Policies},
     custom::CustomResources,
     json::{at, list_at, map_at_mut, remove, set, str_at},
     kind::Kind,
@@ -51,6 +51,7 @@ pub(crate) struct Registry {
     pub(crate) charge_quota_status: bool,
     /// Progress of the removal of expired objects.
     expiry: parking_lot::Mutex<batch::Expiry>,
+    pub(crate) policies: Policies,
     custom: parking_lot::RwLock<Arc<CustomResources>>,
     /// Held while the server adapts to changed definitions.
     definitions: parking_lot::Mutex<()>,
@@ -73,6 +74,7 @@ impl Registry {
             random,
             charge_quota_status: false,
             expiry,
+            policies: Policies::default(),
             custom: parking_lot::RwLock::default(),
             definitions: parking_lot::Mutex::new(()),
         };

@@ -215,6 +215,20 @@ impl ApiStatus {
         Self::for_object(StatusReason::Forbidden, resource, name, message)
     }
 
+    /// 403 for an object of a resource in any of its groups.
+    #[cfg(feature = "cel")]
+    pub(crate) fn forbidden_in(group: &str, plural: &str, name: &str, why: &str) -> Self {
+        let qualified = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
+        let details = StatusDetails {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: plural.to_owned(),
+            ..StatusDetails::default()
+        };
+        let message = format!("{qualified} \"{name}\" is forbidden: {why}");
+        Self { details: Some(Box::new(details)), ..Self::new(StatusReason::Forbidden, message) }
+    }
+
     /// 422 with all validation errors.
     pub fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
         let causes = errors

@@ -246,7 +246,7 @@ pub(crate) fn check_review_type(review: &Value, group: &str, kind: &str) -> Resu
 }
 
 /// Returns a review with this request.
-pub(crate) fn review(api_version: &str, kind: &str, request: Value) -> Value {
+pub(crate) fn review(api_version: &str, kind: &str, request: &Value) -> Value {
     json!({"kind": kind, "apiVersion": api_version, "request": request})
 }
 

@@ -35,6 +35,7 @@ impl<'a> Criteria<'a> {
     }
 
     /// Criteria of a `MatchResources`.
+    #[cfg(any(feature = "cel", test))]
     pub(crate) fn of_match_resources(resources: &'a Value) -> Self {
         Self {
             rules: list_at(resources, &["resourceRules"]),

@@ -1,4 +1,4 @@
-//! Admission of the writes of a request by webhooks.
+//! Admission of the writes of a request by policies and webhooks.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     Attributes, GroupVersionKind, GroupVersionResource, Operation,
     matching::{self, Criteria},
+    policies,
     version::ServedForm,
 };
 use crate::{
@@ -40,7 +41,7 @@ const MAX_ANSWERS: usize = 4;
 /// Maximum total length in bytes of the warnings of webhooks in a response, as upstream.
 const MAX_WARNINGS: usize = 4096;
 
-/// Request whose writes webhooks admit, or whose objects a webhook converts.
+/// Request whose writes policies and webhooks admit, or whose objects a webhook converts.
 ///
 /// Writes are synchronous, calls of webhooks are not. Where a write requires an answer that is not known yet, it records the
 /// [question](Question) and fails. Nothing is stored, and no lock is held. The caller then gets the answer
@@ -51,7 +52,8 @@ const MAX_WARNINGS: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Admission<'a> {
     pub(super) server: &'a ApiServer,
-    pub(super) webhooks: Webhooks,
+    /// `None` without a client of webhooks: none is called then.
+    webhooks: Option<Webhooks>,
     pub(super) request: AdmittedRequest<'a>,
     pub(super) mutating: Vec<Arc<Object>>,
     pub(super) validating: Vec<Arc<Object>>,
@@ -112,15 +114,16 @@ struct State {
 }
 
 impl<'a> Admission<'a> {
-    /// Returns the admission of a request. `None` if no webhook may be called for it.
+    /// Returns the admission of a request. `None` if there are no policies, and no webhook may be called for it.
     pub(crate) fn new(server: &'a ApiServer, request: AdmittedRequest<'a>) -> Option<Self> {
-        let webhooks = server.webhooks()?;
+        let webhooks = server.webhooks();
         let stored = |resource: Option<Resource>| -> Vec<Arc<Object>> {
             let read = |resource| server.registry.store.read(|state| state.iter(resource, "").collect());
-            resource.map(read).unwrap_or_default()
+            resource.filter(|_| webhooks.is_some()).map(read).unwrap_or_default()
         };
         let (mutating, validating) = (stored(*MUTATING), stored(*VALIDATING));
-        if mutating.is_empty() && validating.is_empty() && request.kind.conversion().is_none() {
+        let converts = webhooks.is_some() && request.kind.conversion().is_some();
+        if mutating.is_empty() && validating.is_empty() && !converts && !policies::exist(&server.registry) {
             return None;
         }
         let clock = &server.config.clock;
@@ -168,7 +171,7 @@ impl<'a> Admission<'a> {
     /// Time that is left for a call of at most `timeout`.
     pub(super) fn time_left(&self, timeout: Duration) -> Result<Duration, ApiStatus> {
         let Some(deadline) = self.deadline else { return Ok(timeout) };
-        match deadline.saturating_sub(self.webhooks.clock.monotonic()) {
+        match deadline.saturating_sub(self.server.config.clock.monotonic()) {
             Duration::ZERO => Err(ApiStatus::request_timeout()),
             left => Ok(left.min(timeout)),
         }
@@ -208,9 +211,31 @@ impl<'a> Admission<'a> {
     }
 
     fn validate_subject(&self, subject: Subject) -> Result<(), ApiStatus> {
-        if self.is_selected(&self.validating, &subject)? {
-            self.known(Question::Validate(subject))?;
+        let is_selected = self.is_selected(&self.validating, &subject)?;
+        let question = Question::Validate(subject);
+        if is_selected && self.is_answered(&question) {
+            // The policies have admitted it as well.
+            return Ok(());
         }
+        if let Question::Validate(subject) = &question {
+            self.validate_by_policies(subject)?;
+        }
+        if is_selected {
+            self.known(question)?;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// A policy denies the write.
+    fn validate_by_policies(&self, subject: &Subject) -> Result<(), ApiStatus> {
+        let registry = &self.server.registry;
+        let options = self.options(subject.operation);
+        let equivalents: Vec<_> = self.forms.iter().map(ServedForm::group_version_resource).collect();
+        let attributes = self.attributes(subject, &options);
+        let warnings = registry.policies.validate(registry, &attributes, &equivalents)?;
+        self.warn(warnings);
         Ok(())
     }
 
@@ -237,6 +262,10 @@ impl<'a> Admission<'a> {
     pub(crate) fn convert(&self, object: Value, to: &str) -> Result<Value, ApiStatus> {
         let converted = self.known(Question::Convert { object, to: to.to_owned() })?;
         converted.ok_or_else(|| ApiStatus::internal("the object was not converted"))
+    }
+
+    fn is_answered(&self, question: &Question) -> bool {
+        self.state.lock().answers.iter().any(|answer| answer.question == *question)
     }
 
     /// Returns the answer to a question, or records the question.
@@ -289,8 +318,13 @@ impl<'a> Admission<'a> {
         object: Value,
         to: &str,
     ) -> Result<Value, ApiStatus> {
-        let converted = conversion.convert(&self.webhooks, &[object], to).await?;
+        let converted = conversion.convert(self.client()?, &[object], to).await?;
         converted.into_iter().next().ok_or_else(|| ApiStatus::internal("the object was not converted"))
+    }
+
+    /// Returns the client of webhooks.
+    pub(super) fn client(&self) -> Result<&Webhooks, ApiStatus> {
+        self.webhooks.as_ref().ok_or_else(|| ApiStatus::internal("no client of webhooks is configured"))
     }
 
     /// `true` if the objects of the request are those of the resource, not those of a subresource.
@@ -347,20 +381,19 @@ impl<'a> Admission<'a> {
 
     /// `true` if the write meets the match conditions of a webhook.
     ///
-    /// DEVIATION: match conditions are expressions in CEL, which are not evaluated. They fail.
-    ///
     /// # Errors
     ///
     /// 403 if the evaluation fails and the failure policy is `Fail`. Otherwise the write does not meet the conditions.
     fn meets_conditions(&self, webhook: &Value, attributes: &Attributes<'_>) -> Result<bool, ApiStatus> {
-        if list_at(webhook, &["matchConditions"]).is_empty() {
+        let conditions = list_at(webhook, &["matchConditions"]);
+        if conditions.is_empty() {
             return Ok(true);
         }
-        if str_at(webhook, &["failurePolicy"]) == "Ignore" {
-            return Ok(false);
+        match policies::meets_conditions(&self.server.registry, attributes, conditions) {
+            Ok(met) => Ok(met),
+            Err(_) if str_at(webhook, &["failurePolicy"]) == "Ignore" => Ok(false),
+            Err(why) => Err(ApiStatus::forbidden(self.request.kind.resource, attributes.name, why)),
         }
-        let why = "match conditions of webhooks are not supported by the embedded API server";
-        Err(ApiStatus::forbidden(self.request.kind.resource, attributes.name, why))
     }
 
     pub(super) fn attributes<'b>(&'b self, subject: &'b Subject, options: &'b Value) -> Attributes<'b> {

@@ -67,7 +67,7 @@ pub(super) fn request(version: &str, uid: &str, of: &Versioned<'_>, attributes: 
             request[field] = text.into();
         }
     }
-    webhook::review(&format!("{GROUP}/{version}"), KIND, request)
+    webhook::review(&format!("{GROUP}/{version}"), KIND, &request)
 }
 
 fn user_info(user: &User) -> Value {
@@ -162,7 +162,7 @@ pub(super) fn denied(name: &str, result: &Value) -> ApiStatus {
 mod tests {
     use super::*;
 
-    fn answered(is_mutating: bool, response: Value) -> Result<Answer, String> {
+    fn answered(is_mutating: bool, response: &Value) -> Result<Answer, String> {
         let review =
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
         answer("v1", "a", is_mutating, &review)
@@ -200,7 +200,7 @@ mod tests {
                 "validating webhook may not return response.patchType",
             ),
         ] {
-            assert_eq!(answered(is_mutating, response.clone()).unwrap_err(), error, "{response}");
+            assert_eq!(answered(is_mutating, &response).unwrap_err(), error, "{response}");
         }
         let untyped = json!({"response": {"uid": "a"}});
         assert_eq!(

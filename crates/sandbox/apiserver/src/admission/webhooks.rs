@@ -181,7 +181,8 @@ impl Admission<'_> {
         })?;
         let options = self.options(subject.operation);
         let attributes = self.attributes(subject, &options);
-        let uid = self.webhooks.new_uid();
+        let webhooks = self.client().map_err(Failure::Denied)?;
+        let uid = webhooks.new_uid();
         let versioned = Versioned {
             kind: shown.kind,
             resource: shown.resource,
@@ -193,7 +194,7 @@ impl Admission<'_> {
         let timeout = seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
         let timeout = self.time_left(timeout).map_err(Failure::Denied)?;
         let config = at(webhook, &["clientConfig"]).unwrap_or(&Value::Null);
-        let response = self.webhooks.call(config, timeout, &request).await;
+        let response = webhooks.call(config, timeout, &request).await;
         let failed = |error| Failure::Call(format!("failed to call webhook: {error}"));
         let response = response.map_err(|error| failed(error.to_string()))?;
         review::check_types(&response).map_err(failed)?;

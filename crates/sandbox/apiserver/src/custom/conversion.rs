@@ -76,7 +76,7 @@ impl WebhookConversion {
         let of = objects.first().map(type_of).unwrap_or_default();
         let uid = webhooks.new_uid();
         let request = json!({"uid": uid, "desiredAPIVersion": to, "objects": objects});
-        let review = webhook::review(&format!("{GROUP}/{version}"), KIND, request);
+        let review = webhook::review(&format!("{GROUP}/{version}"), KIND, &request);
         let failed = |error: &str| format!("conversion webhook for {of} failed: {error}");
         let review = webhooks.call(&self.client_config, TIMEOUT, &review).await;
         let review = review.map_err(|error| failed(&error.to_string()))?;
@@ -168,7 +168,7 @@ mod tests {
             object("x/v1", json!({"name": "a", "uid": "1", "labels": {"a": "b"}, "generation": 2}));
         let check = |answer: Value, expected: Result<Value, &str>| {
             let found = checked(&original, &answer, "x/v2", 0);
-            assert_eq!(found.map_err(|error| error.to_owned()), expected.map_err(str::to_owned), "{answer}");
+            assert_eq!(found, expected.map_err(str::to_owned), "{answer}");
         };
         check(
             object("x/v2", json!({"name": "a", "uid": "1", "annotations": {"c": "d"}, "generation": 7})),

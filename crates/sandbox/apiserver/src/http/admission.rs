@@ -1,4 +1,4 @@
-//! Requests whose writes webhooks admit, or whose objects a webhook converts.
+//! Requests whose writes policies and webhooks admit, or whose objects a webhook converts.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -24,7 +24,7 @@ impl ResourceRequest<'_> {
         self.attempt(admission.as_ref(), write).await
     }
 
-    /// Returns the admission of the request, if webhooks may be called for it.
+    /// Returns the admission of the request, if there are policies, or webhooks may be called for it.
     pub(super) fn admission(
         &self,
         options: Value,
@@ -126,6 +126,7 @@ async fn repeat<T>(
 ) -> Result<T, ApiStatus> {
     loop {
         let result = write();
+        seat.warn(admission.take_warnings());
         if !admission.has_question() {
             return result;
         }

@@ -44,6 +44,22 @@ impl Registry {
         Ok(custom.version_or_storage(api_version).into())
     }
 
+    /// Returns the served resource with this kind.
+    #[cfg(feature = "cel")]
+    pub(crate) fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<Resource> {
+        let is_served = |resource: &Resource| {
+            let custom = self.custom();
+            let custom = custom.get(*resource);
+            custom.is_some_and(|custom| {
+                custom.versions.iter().any(|version| version.api_version == api_version)
+            })
+        };
+        let custom = self.custom();
+        let mut custom = custom.iter().map(|custom| custom.resource);
+        let custom = custom.find(|resource| resource.kind() == kind && is_served(resource));
+        Resource::of_kind(api_version, kind).or(custom)
+    }
+
     /// Adapts the server to changed definitions. Does nothing if `resource` is another one.
     pub(super) fn definitions_changed(&self, resource: Resource) {
         if resource == DEFINITIONS {

@@ -33,7 +33,7 @@ macro_rules! transcripts {
 }
 
 #[cfg(feature = "cel")]
-transcripts! { rules }
+transcripts! { policies rules }
 
 transcripts! {
     objects patches paths pods rbac regexes reviews selectable_fields stored versions webhooks
