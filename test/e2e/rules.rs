@@ -21,7 +21,7 @@ pub(crate) async fn record(text: &str, send: &impl Send) -> String {
         let plural = format!("g{group}");
         let schemas =
             rules.iter().enumerate().map(|(index, rule)| (format!("r{index}"), rule["schema"].clone()));
-        let definition = definition(&plural, schemas.collect());
+        let definition = definition(&plural, &schemas.collect());
         let (code, created) = send("POST", DEFINITIONS, &definition.to_string()).await;
         assert_eq!(code, 201, "{created}");
         let path = format!("/apis/cel.example.com/v1/namespaces/default/{plural}");
@@ -66,7 +66,7 @@ pub(crate) async fn record(text: &str, send: &impl Send) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn definition(plural: &str, properties: Map<String, Value>) -> Value {
+fn definition(plural: &str, properties: &Map<String, Value>) -> Value {
     let schema = json!({
         "type": "object",
         "properties": {"spec": {"type": "object", "properties": properties}},

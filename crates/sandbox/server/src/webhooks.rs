@@ -36,6 +36,7 @@ impl WebhookClient for HttpsWebhooks {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "argument of `map_err`")]
 fn failed(text: impl ToString) -> WebhookError {
     WebhookError(text.to_string())
 }
