@@ -144,6 +144,9 @@ impl<'a> Checker<'a> {
                     });
                 }
                 let (keys, values) = joined.unwrap_or((Type::Dyn, Type::Dyn));
+                // Others are no keys. Their types would double the size of the type of the map.
+                let is_key = keys.is_number() || matches!(keys, Type::Bool | Type::Text);
+                let keys = if is_key { keys } else { Type::Dyn };
                 Type::Map(Box::new(keys), Box::new(values))
             }
             Expr::Struct(message) => {
