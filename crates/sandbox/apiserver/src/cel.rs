@@ -42,6 +42,12 @@ pub(crate) const OBJECT_BUDGET: u64 = 10_000_000;
 /// Maximum number of operators and accesses in an expression, which limits the stack of the parser.
 const MAX_OPERATORS: usize = 5_000;
 
+/// Maximum length of an expression in characters, as upstream.
+const MAX_LENGTH: usize = 100_000;
+
+/// Maximum number of syntax errors that are reported, as upstream. Each contains its line.
+const MAX_ERRORS: usize = 100;
+
 /// Maximum depth of a parsed expression, which limits the stack of an evaluation.
 ///
 /// DEVIATION: upstream limits the nesting by 250, but not the number of operators in a row.
@@ -65,7 +71,14 @@ impl Program {
     ///
     /// The message of a syntax error, as upstream's compiler writes it.
     pub(crate) fn compile(source: &str) -> Result<Self, String> {
-        if source.chars().filter(|c| ".[({+-*/%?!&|<>=,".contains(*c)).count() > MAX_OPERATORS {
+        let length = source.chars().count();
+        if length > MAX_LENGTH {
+            return Err(format!(
+                "expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"
+            ));
+        }
+        let operators = source.chars().filter(|c| ".[({+-*/%?!&|<>=,".contains(*c)).count();
+        if operators + source.matches("in").count() > MAX_OPERATORS {
             return Err(TOO_LONG.to_owned());
         }
         let source = without_double_negation(source);
@@ -103,7 +116,8 @@ impl Program {
 fn parse(source: &str) -> Result<IdedExpr, String> {
     let parsed = Parser::new().enable_optional_syntax(true).parse(source.trim_end());
     let expression = parsed.map_err(|errors| {
-        let errors = errors.errors.iter().map(|error| error.to_string().replace("\n|", "\n |"));
+        let errors =
+            errors.errors.iter().take(MAX_ERRORS).map(|error| error.to_string().replace("\n|", "\n |"));
         errors.collect::<Vec<_>>().join("\n")
     })?;
     if is_deeper(&expression, MAX_DEPTH) { Err(TOO_LONG.to_owned()) } else { Ok(expression) }
@@ -178,6 +192,16 @@ fn end_of_text(bytes: &[u8], start: usize, is_raw: bool) -> usize {
         }
     }
     position
+}
+
+/// Returns a value that later expressions may contain in others.
+///
+/// # Errors
+///
+/// The value is nested too deeply, or too large for the budget.
+pub(crate) fn limited(value: Value, budget: &Cell<u64>) -> Result<Value, EvalError> {
+    let limit = usize::try_from(budget.get()).unwrap_or(usize::MAX).saturating_mul(10);
+    if value::weight(&value, limit) >= limit { Err(EvalError(OUT_OF_BUDGET.to_owned())) } else { Ok(value) }
 }
 
 /// Text of a value that is a text.

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     ApiStatus, LabelSelector, Object, Resource, StatusReason,
-    cel::{EvalError, OBJECT_BUDGET, OUT_OF_BUDGET, Program, Variables, as_text, untyped},
+    cel::{EvalError, OBJECT_BUDGET, OUT_OF_BUDGET, Program, Variables, as_text, limited, untyped},
     json::{at, list_at, str_at},
     registry::Registry,
     store,
@@ -192,11 +192,13 @@ impl Policies {
     }
 
     fn compiled(&self, policy: &Object) -> Arc<Policy> {
-        let mut compiled = self.compiled.lock();
-        if let Some(known) = compiled.get(policy.uid()).filter(|known| known.revision == policy.revision()) {
+        let is_current = |known: &&Arc<Policy>| known.revision == policy.revision();
+        if let Some(known) = self.compiled.lock().get(policy.uid()).filter(is_current) {
             return Arc::clone(known);
         }
+        // Without the lock, because other writes need it.
         let new = Arc::new(Policy::compile(policy));
+        let mut compiled = self.compiled.lock();
         // Policies that no longer exist are not removed one by one.
         if compiled.len() >= MAX_COMPILED {
             compiled.clear();
@@ -366,6 +368,7 @@ impl<'a> Input<'a> {
             params: params.map_or(CelValue::Null, |params| untyped(params.value())),
             variables: &policy.variables,
             known: RefCell::default(),
+            evaluates: Cell::new(false),
         };
         let budget = Cell::new(OBJECT_BUDGET);
         match meets(&policy.conditions, &variables, &budget) {
@@ -443,8 +446,13 @@ pub(crate) fn meets_conditions(
     rows: &[Value],
 ) -> Result<bool, String> {
     let input = Input::new(registry, attributes, &[]);
-    let variables =
-        PolicyVariables { input: &input, params: CelValue::Null, variables: &[], known: RefCell::default() };
+    let variables = PolicyVariables {
+        input: &input,
+        params: CelValue::Null,
+        variables: &[],
+        known: RefCell::default(),
+        evaluates: Cell::new(false),
+    };
     meets(&conditions(rows), &variables, &Cell::new(OBJECT_BUDGET))
 }
 
@@ -468,8 +476,10 @@ struct PolicyVariables<'a> {
     input: &'a Input<'a>,
     params: CelValue,
     variables: &'a [(String, Compiled)],
-    /// Values of `variables` so far.
-    known: RefCell<HashMap<&'a str, Result<CelValue, EvalError>>>,
+    /// Values of the first of `variables`, as far as they were read.
+    known: RefCell<Vec<Result<CelValue, EvalError>>>,
+    /// `true` while a variable is evaluated.
+    evaluates: Cell<bool>,
 }
 
 impl Variables for PolicyVariables<'_> {
@@ -496,21 +506,27 @@ impl Variables for PolicyVariables<'_> {
 
 impl PolicyVariables<'_> {
     fn variable(&self, name: &str, budget: &Cell<u64>) -> Option<Result<CelValue, EvalError>> {
-        let (name, program) = self.variables.iter().find(|(known, _)| known == name)?;
-        if let Some(known) = self.known.borrow().get(name.as_str()) {
-            return Some(known.clone());
+        let position = self.variables.iter().position(|(known, _)| known == name)?;
+        // A variable reads earlier ones only. They are evaluated before it, so a long chain does not take the stack.
+        while self.known.borrow().len() <= position {
+            if self.evaluates.get() {
+                return None;
+            }
+            let (name, program) = &self.variables[self.known.borrow().len()];
+            self.evaluates.set(true);
+            let value = match program {
+                Ok(program) => program.evaluate(self, budget).and_then(|value| limited(value, budget)),
+                Err(error) => Err(EvalError(format!("compilation error: {error}"))),
+            };
+            self.evaluates.set(false);
+            // The error of a long chain does not contain those of all its variables.
+            let failed = |error: EvalError| match error {
+                error if error.0.len() > MAX_MESSAGE => error,
+                error => EvalError(format!("composited variable {name:?} fails to evaluate: {error}")),
+            };
+            self.known.borrow_mut().push(value.map_err(failed));
         }
-        // The value until then, if the variable reads itself.
-        let undefined = EvalError(format!("no such key: {name}"));
-        self.known.borrow_mut().insert(name, Err(undefined));
-        let value = match program {
-            Ok(program) => program.evaluate(self, budget).map_err(|error| error.to_string()),
-            Err(error) => Err(format!("compilation error: {error}")),
-        };
-        let failed = |error| EvalError(format!("composited variable {name:?} fails to evaluate: {error}"));
-        let value = value.map_err(failed);
-        self.known.borrow_mut().insert(name, value.clone());
-        Some(value)
+        self.known.borrow().get(position).cloned()
     }
 }
 

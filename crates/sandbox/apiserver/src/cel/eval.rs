@@ -18,7 +18,7 @@ use kube_cel::cel::{
 use super::{
     functions,
     operators::{add, arithmetic, compare, equal, index, negate, no_such_overload},
-    value::items,
+    value::{KeyedList, items, length, weight},
 };
 
 /// Error of an evaluation, with upstream's message.
@@ -60,7 +60,7 @@ impl<'a> Scope<'a> {
 /// An evaluation of one expression.
 pub(super) struct Evaluation<'a> {
     pub(super) variables: &'a dyn Variables,
-    /// Steps that remain. Each node of the expression takes one, and a list or a text one for every ten elements.
+    /// Steps that remain. Each node of the expression takes one, and an operand one for every ten elements or bytes in it.
     pub(super) budget: &'a Cell<u64>,
 }
 
@@ -98,6 +98,12 @@ impl Evaluation<'_> {
                 Err(EvalError(OUT_OF_BUDGET.to_owned()))
             }
         }
+    }
+
+    /// Number of elements and bytes in a value, as far as the budget permits to read them.
+    pub(super) fn weigh(&self, value: &Value) -> usize {
+        let limit = self.budget.get().saturating_add(1).saturating_mul(10);
+        weight(value, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     pub(super) fn eval(&self, expr: &IdedExpr, scope: Option<&Scope<'_>>) -> Outcome {
@@ -252,8 +258,7 @@ impl Evaluation<'_> {
 
     fn binary(&self, name: &str, left: Value, right: Value) -> Outcome {
         let ordering = |left: &Value, right: &Value| compare(left, right).ok_or_else(no_such_overload);
-        // Comparisons of large values take steps as well.
-        self.charge(functions::size(&left).unwrap_or_default() / 10)?;
+        self.charge(self.steps_of(name, &left, &right) / 10)?;
         Ok(Value::Bool(match name {
             operators::EQUALS => equal(&left, &right),
             operators::NOT_EQUALS => !equal(&left, &right),
@@ -265,12 +270,29 @@ impl Evaluation<'_> {
                 Value::Map(map) => KeyRef::try_from(&left).is_ok_and(|key| map.get(&key).is_some()),
                 list => items(list).ok_or_else(no_such_overload)?.iter().any(|item| equal(item, &left)),
             },
-            operators::ADD => {
-                self.charge(functions::size(&right).unwrap_or_default() / 10)?;
-                return add(left, right);
-            }
+            operators::ADD => return add(left, right),
             _ => return arithmetic(name, left, right),
         }))
+    }
+
+    /// Number of elements and bytes that an operator reads.
+    fn steps_of(&self, name: &str, left: &Value, right: &Value) -> usize {
+        let (left_length, right_length) = (length(left), length(right));
+        let is_keyed = KeyedList::of(left).is_some();
+        match name {
+            operators::EQUALS | operators::NOT_EQUALS if left_length != right_length => 0,
+            // Items of a list with an identity may be in another order.
+            operators::EQUALS | operators::NOT_EQUALS if is_keyed => {
+                let weight = self.weigh(left);
+                let is_affordable = (weight / 10) as u64 <= self.budget.get();
+                let is_reordered = is_affordable && items(left) != items(right);
+                weight.saturating_add(if is_reordered { left_length.saturating_mul(left_length) } else { 0 })
+            }
+            operators::EQUALS | operators::NOT_EQUALS => self.weigh(left),
+            operators::IN if items(right).is_some() => self.weigh(left).saturating_mul(right_length),
+            operators::ADD if is_keyed => self.weigh(left).saturating_mul(right_length),
+            _ => left_length.saturating_add(right_length),
+        }
     }
 
     fn comprehension(&self, comprehension: &ComprehensionExpr, scope: Option<&Scope<'_>>) -> Outcome {
@@ -278,6 +300,7 @@ impl Evaluation<'_> {
             iter_range, iter_var, accu_var, accu_init, loop_cond, loop_step, result, ..
         } = comprehension;
         let range = self.eval(iter_range, scope)?;
+        self.charge(length(&range) / 10)?;
         let items = functions::iterate(&range).ok_or_else(no_such_overload)?;
         if let Some((filter, element)) = appended(loop_step, accu_var) {
             let mut values = Vec::new();

@@ -25,10 +25,11 @@ use parking_lot::Mutex;
 use regex::Regex;
 
 use super::{
+    as_text,
     eval::{EvalError, Evaluation, Outcome, Scope, as_optional, none, some},
     operators::{compare, converted, equal, no_such_overload},
     urls,
-    value::{KeyedList, items, plain},
+    value::{KeyedList, items, length, plain},
 };
 use crate::go_regex;
 
@@ -194,26 +195,51 @@ pub(super) fn call(evaluation: &Evaluation<'_>, call: &CallExpr, scope: Option<&
     let target = match call.target.as_deref() {
         None => None,
         Some(IdedExpr { expr: Expr::Ident(namespace), .. }) if evaluation.is_namespace(namespace, scope) => {
-            return qualified(&format!("{namespace}.{name}"), evaluation.arguments(call, scope)?);
+            return global(evaluation, &format!("{namespace}.{name}"), evaluation.arguments(call, scope)?);
         }
         Some(target) => Some(evaluation.eval(target, scope)?),
     };
-    let Some(target) = target else { return qualified(name, evaluation.arguments(call, scope)?) };
+    let Some(target) = target else { return global(evaluation, name, evaluation.arguments(call, scope)?) };
     if let Some(outcome) = evaluation.expand(name, &target, &call.args, scope) {
         return outcome;
     }
     let arguments = evaluation.arguments(call, scope)?;
-    evaluation.charge(steps_of(name, &target, &arguments) / 10)?;
+    evaluation.charge(steps_of(evaluation, name, Some(&target), &arguments) / 10)?;
     method(name, target, arguments)
 }
 
-/// Size of the operands of a method, or of its result if that may be larger.
-fn steps_of(name: &str, target: &Value, arguments: &[Value]) -> usize {
-    let of_target = size(target).unwrap_or_default();
-    let sizes = arguments.iter().map(|argument| size(argument).unwrap_or_default());
-    match name {
-        "replace" | "join" => (of_target + 1).saturating_mul(sizes.max().unwrap_or_default() + 1),
-        _ => sizes.fold(of_target, usize::saturating_add),
+fn global(evaluation: &Evaluation<'_>, name: &str, arguments: Vec<Value>) -> Outcome {
+    evaluation.charge(steps_of(evaluation, name, None, &arguments) / 10)?;
+    qualified(name, arguments)
+}
+
+/// Number of elements and bytes that a function reads, or that its result has if it may be larger.
+fn steps_of(evaluation: &Evaluation<'_>, name: &str, target: Option<&Value>, arguments: &[Value]) -> usize {
+    let operands = || target.into_iter().chain(arguments);
+    let sum = |sizes: &mut dyn Iterator<Item = usize>| sizes.fold(0, usize::saturating_add);
+    let longest = || operands().map(length).max().unwrap_or_default();
+    let weight = || sum(&mut operands().map(|operand| evaluation.weigh(operand)));
+    match (name, arguments) {
+        ("hasValue" | "value" | "or" | "orValue" | "first" | "last" | "type" | "dyn", _)
+        | ("optional.of" | "optional.none" | "optional.ofNonZeroValue", _) => 0,
+        ("size" | "slice", _) => sum(&mut operands().map(length)),
+        ("lists.range", [Value::Int(count)]) => usize::try_from(*count).unwrap_or_default(),
+        ("replace", _) => {
+            let of_target = target.map_or(0, length);
+            sum(&mut arguments.iter().map(length)).saturating_add(1).saturating_mul(of_target + 1)
+        }
+        ("join", _) => {
+            let separators = target.map_or(0, length).saturating_mul(arguments.first().map_or(0, length));
+            weight().saturating_add(separators)
+        }
+        ("format", _) => {
+            let precisions = target.and_then(as_text).map_or(0, |text| text.matches("%.").count());
+            weight().saturating_add(precisions * MAX_COUNT)
+        }
+        ("distinct" | "sets.contains" | "sets.equivalent" | "sets.intersects", _) => {
+            weight().saturating_mul(longest())
+        }
+        _ => weight(),
     }
 }
 
@@ -278,6 +304,7 @@ impl Evaluation<'_> {
 
     fn sort_by(&self, list: &Value, variable: &str, key: &IdedExpr, scope: Option<&Scope<'_>>) -> Outcome {
         let items = items(list).ok_or_else(no_such_overload)?;
+        self.charge(items.len() / 10)?;
         let keys: Result<Vec<_>, _> =
             items.iter().map(|item| self.with(variable, Ok(item.clone()), key, scope)).collect();
         let mut keyed: Vec<(Value, &Value)> = keys?.into_iter().zip(items.iter()).collect();
@@ -301,6 +328,9 @@ impl Evaluation<'_> {
         };
         if !is_over_pairs(name) {
             return None;
+        }
+        if let Err(error) = self.charge(length(target) / 10) {
+            return Some(Err(error));
         }
         let Some(pairs) = pairs(target) else { return Some(Err(no_such_overload())) };
         Some(self.fold(name, pairs, variables, filter, body, scope))
@@ -582,7 +612,9 @@ fn offset_of(zone: &str) -> Option<i32> {
         None => (1, zone.strip_prefix('+').unwrap_or(zone)),
     };
     let (hours, minutes) = rest.split_once(':')?;
-    Some(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60))
+    // Larger numbers are refused here, as the sum would overflow.
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    Some(sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60))
 }
 
 /// Calls a function of `kube-cel`.

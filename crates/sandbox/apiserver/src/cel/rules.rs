@@ -243,16 +243,15 @@ impl Validation {
         let value = typed(place.value, place.schema, place.is_root);
         let old = place.old.filter(|_| rules.own.iter().any(|rule| rule.uses_old_self));
         let old = old.map(|old| typed(old, place.schema, place.is_root));
+        // As upstream, where the lists of an optional value are plain.
+        let has_optional = rules.own.iter().any(|rule| rule.has_optional_old_self);
+        let optional_old =
+            has_optional.then(|| old.as_ref().map_or_else(none, |old| some(without_identity(old))));
         for rule in &rules.own {
             if rule.uses_old_self && old.is_none() && !rule.has_optional_old_self {
                 continue;
             }
-            let old = if rule.has_optional_old_self {
-                // As upstream, where the lists of an optional value are plain.
-                Some(old.as_ref().map_or_else(none, |old| some(without_identity(old))))
-            } else {
-                old.clone()
-            };
+            let old = if rule.has_optional_old_self { &optional_old } else { &old }.clone();
             let variables = SelfVariables { value: value.clone(), old };
             let program = match &rule.program {
                 Ok(program) => program,

@@ -10,7 +10,10 @@ use kube_cel::cel::{
 };
 use serde_json::Value as Json;
 
-use super::functions::{parse_duration, parse_timestamp};
+use super::{
+    eval::as_optional,
+    functions::{parse_duration, parse_timestamp},
+};
 use crate::structural_schema::{Additional, ListType, Schema, SchemaType};
 
 /// A list whose items have an identity: `x-kubernetes-list-type` `set` or `map`. Their order does not matter for equality.
@@ -45,10 +48,12 @@ impl KeyedList {
     }
 
     pub(super) fn equals(&self, others: &[Value]) -> bool {
-        self.items.len() == others.len()
-            && others.iter().all(|other| {
-                self.items.iter().find(|item| self.is_same(item, other)).is_some_and(|item| item == other)
-            })
+        // In the same order, the usual case is linear.
+        self.items.as_slice() == others
+            || self.items.len() == others.len()
+                && others.iter().all(|other| {
+                    self.items.iter().find(|item| self.is_same(item, other)).is_some_and(|item| item == other)
+                })
     }
 
     /// The list with `others`, of which those with the same keys replace items.
@@ -70,6 +75,41 @@ pub(super) fn items(value: &Value) -> Option<&Arc<Vec<Value>>> {
         Value::List(items) => Some(items),
         _ => KeyedList::of(value).map(|list| &list.items),
     }
+}
+
+/// Maximum nesting of a value that functions and comparisons read, which limits their stack.
+const MAX_NESTING: usize = 200;
+
+/// Number of elements, or of bytes of a text, without those of elements.
+pub(super) fn length(value: &Value) -> usize {
+    match value {
+        Value::Map(map) => map.map.len(),
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        list => items(list).map_or(0, |items| items.len()),
+    }
+}
+
+/// Number of elements and of bytes of texts in a value, at most `limit`. It is `limit` if the value is nested too deeply.
+///
+/// A value may contain another one many times, so it may be much larger than the memory that it takes.
+pub(super) fn weight(value: &Value, limit: usize) -> usize {
+    let (mut found, mut rest) = (1_usize, vec![(value, 0)]);
+    while let Some((value, nesting)) = rest.pop() {
+        found = found.saturating_add(length(value).max(1));
+        if found >= limit || nesting > MAX_NESTING {
+            return limit;
+        }
+        match value {
+            Value::Map(map) => rest.extend(map.map.values().map(|value| (value, nesting + 1))),
+            value => {
+                let listed = items(value).into_iter().flat_map(|items| items.iter());
+                let content = as_optional(value).flatten();
+                rest.extend(listed.chain(content).map(|value| (value, nesting + 1)));
+            }
+        }
+    }
+    found
 }
 
 /// The value without the identity of items, as libraries expect it.

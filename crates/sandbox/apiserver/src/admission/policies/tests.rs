@@ -166,3 +166,21 @@ fn parameters() {
                    with `Deny` parameterNotFoundAction";
     assert_eq!(with(json!({"name": "none", "parameterNotFoundAction": "Deny"})), denied(missing));
 }
+
+#[test]
+fn long_chains_of_variables() {
+    let chain = |last: &str, next: &dyn Fn(usize) -> String| -> Result<Vec<String>, (u16, String)> {
+        let first = json!({"name": "v0", "expression": "[1]"});
+        let others = (1..500).map(|n| json!({"name": format!("v{n}"), "expression": next(n - 1)}));
+        let variables: Vec<Value> = std::iter::once(first).chain(others).collect();
+        let spec = json!({"variables": variables, "validations": [{"expression": last}]});
+        create(&server(&spec, &json!({})))
+    };
+    assert_eq!(chain("variables.v499 == [1]", &|n| format!("variables.v{n}")), Ok(vec![]));
+    // A value that is nested too deeply is an error.
+    let error = chain("variables.v499 == [1]", &|n| format!("[variables.v{n}]")).unwrap_err();
+    assert!(error.1.contains("fails to evaluate"), "{}", error.1.len());
+    // A variable does not read later ones.
+    let error = chain("variables.v1 == [1]", &|n| format!("variables.v{}", n + 2)).unwrap_err();
+    assert!(error.1.contains("no such attribute(s): variables"), "{}", error.1);
+}
