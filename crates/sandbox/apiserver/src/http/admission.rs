@@ -72,21 +72,21 @@ impl ResourceRequest<'_> {
         Value::Object(options)
     }
 
-    /// Returns objects in the version of the request.
+    /// Returns objects in the version of the request. The write of the request, if it is one, is done.
     pub(super) async fn converted_all(
         &self,
         objects: Vec<Arc<Object>>,
     ) -> Result<Vec<Arc<Object>>, ApiStatus> {
+        if let (Some(_), Some(seat)) = (self.target.kind.conversion(), self.caller.seat) {
+            seat.leave();
+        }
         convert_all(self.server.webhooks().as_ref(), &self.target.kind, objects).await
     }
 
     /// Returns an object in the version of the request.
     pub(super) async fn converted(&self, object: Arc<Object>) -> Result<Arc<Object>, ApiStatus> {
-        let kind = &self.target.kind;
-        match kind.conversion() {
-            Some(_) => convert(self.server.webhooks().as_ref(), kind, object).await,
-            None => Ok(object),
-        }
+        let converted = self.converted_all(vec![object]).await?;
+        converted.into_iter().next().ok_or_else(|| ApiStatus::internal("the object was not converted"))
     }
 }
 

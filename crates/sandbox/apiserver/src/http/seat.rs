@@ -32,8 +32,14 @@ impl Seat {
         drop(self.taken.lock().take());
     }
 
-    pub(super) fn warn(&self, mut warnings: Vec<String>) {
-        self.warnings.lock().append(&mut warnings);
+    /// Adds warnings. Those of a repeated write are not added again.
+    pub(super) fn warn(&self, warnings: Vec<String>) {
+        let mut given = self.warnings.lock();
+        for warning in warnings {
+            if !given.contains(&warning) {
+                given.push(warning);
+            }
+        }
     }
 
     pub(super) fn take_warnings(&self) -> Vec<String> {
