@@ -49,11 +49,7 @@ impl Registry {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiStatus::new(StatusReason::Unknown, message));
         }
-        for field in
-            ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"]
-        {
-            remove(&mut object, &["metadata", field]);
-        }
+        drop_metadata(&mut object);
         drop_server_fields(&mut object);
         if let Some(managed) = managed {
             set(&mut object, &["metadata", "managedFields"], managed);
@@ -116,6 +112,7 @@ impl Registry {
             let name = identity.name.as_ref().map_or(requested_name, |_| "");
             object = admission.mutate(Operation::Create, name, object, None)?;
             check_address(kind, namespace, None, &mut object)?;
+            drop_metadata(&mut object);
             deduplicate_owners(&mut object);
         }
         identity.set(&mut object);
@@ -171,6 +168,15 @@ impl Registry {
                 Err(ApiStatus::internal(format!("{resource} \"{name}\" could not be created")))
             }
         }
+    }
+}
+
+/// Removes metadata that only the server sets.
+fn drop_metadata(object: &mut Value) {
+    for field in
+        ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"]
+    {
+        remove(object, &["metadata", field]);
     }
 }
 

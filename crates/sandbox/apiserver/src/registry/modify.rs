@@ -60,7 +60,7 @@ pub(crate) struct WriteTarget<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) scope: WriteScope,
-    /// Admission by webhooks. `None` for writes within the process.
+    /// Admission by policies and webhooks. `None` for writes within the process.
     pub(crate) admission: Option<&'a Admission<'a>>,
 }
 
