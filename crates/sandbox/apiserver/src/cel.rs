@@ -40,7 +40,7 @@ const CALL_BUDGET: u64 = 1_000_000;
 pub(crate) const OBJECT_BUDGET: u64 = 10_000_000;
 
 /// Maximum number of operators and accesses in an expression, which limits the stack of the parser.
-const MAX_OPERATORS: usize = 5_000;
+const MAX_OPERATORS: usize = 2_000;
 
 /// Maximum length of an expression in characters, as upstream.
 const MAX_LENGTH: usize = 100_000;

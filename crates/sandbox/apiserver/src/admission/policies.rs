@@ -32,13 +32,15 @@ static BINDINGS: LazyLock<Option<Resource>> =
 /// Maximum length of an evaluated `messageExpression`, as upstream.
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// Maximum number of policies that are kept compiled.
+/// Maximum number of policies, and of match conditions, that are kept compiled.
 const MAX_COMPILED: usize = 1000;
 
 /// Policies that were compiled, by UID.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
     compiled: Mutex<HashMap<String, Arc<Policy>>>,
+    /// Match conditions of webhooks that were compiled, by their text.
+    conditions: Mutex<HashMap<String, Arc<Compiled>>>,
 }
 
 /// An expression, or the error of its compilation.
@@ -54,11 +56,11 @@ struct Policy {
 }
 
 /// A match condition, with its text.
-type Condition = (String, Compiled);
+type Condition = (String, Arc<Compiled>);
 
 fn conditions(rows: &[Value]) -> Vec<Condition> {
     let text = |row| str_at(row, &["expression"]);
-    rows.iter().map(|row| (text(row).to_owned(), Program::compile(text(row)))).collect()
+    rows.iter().map(|row| (text(row).to_owned(), Arc::new(Program::compile(text(row))))).collect()
 }
 
 #[derive(Debug)]
@@ -189,6 +191,24 @@ impl Policies {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Returns the match conditions of a webhook.
+    fn conditions(&self, rows: &[Value]) -> Vec<Condition> {
+        let condition = |row: &Value| {
+            let text = str_at(row, &["expression"]);
+            if let Some(known) = self.conditions.lock().get(text) {
+                return (text.to_owned(), Arc::clone(known));
+            }
+            let new = Arc::new(Program::compile(text));
+            let mut conditions = self.conditions.lock();
+            if conditions.len() >= MAX_COMPILED {
+                conditions.clear();
+            }
+            conditions.insert(text.to_owned(), Arc::clone(&new));
+            (text.to_owned(), new)
+        };
+        rows.iter().map(condition).collect()
     }
 
     fn compiled(&self, policy: &Object) -> Arc<Policy> {
@@ -453,7 +473,7 @@ pub(crate) fn meets_conditions(
         known: RefCell::default(),
         evaluates: Cell::new(false),
     };
-    meets(&conditions(rows), &variables, &Cell::new(OBJECT_BUDGET))
+    meets(&registry.policies.conditions(rows), &variables, &Cell::new(OBJECT_BUDGET))
 }
 
 impl Validation {

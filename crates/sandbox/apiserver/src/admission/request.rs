@@ -35,8 +35,12 @@ static VALIDATING: LazyLock<Option<Resource>> =
 /// Maximum duration of a request, as upstream (`requestTimeoutUpperBound`).
 const TIMEOUT: Duration = Duration::from_secs(34);
 
-/// Maximum number of answers that are kept: a write asks for up to two conversions, a mutation and a validation.
-const MAX_ANSWERS: usize = 4;
+/// Maximum number of answers that are kept. A write asks for up to two conversions, a mutation and a validation, and again for
+/// each generated name that exists.
+const MAX_ANSWERS: usize = 16;
+
+/// Maximum number of answers for a request for one object, which changes between the attempts if other clients write it.
+const MAX_ATTEMPTS: usize = 100;
 
 /// Maximum total length in bytes of the warnings of webhooks in a response, as upstream.
 const MAX_WARNINGS: usize = 4096;
@@ -110,6 +114,7 @@ struct Answer {
 struct State {
     question: Option<Question>,
     answers: Vec<Answer>,
+    attempts: usize,
     warnings: Vec<String>,
 }
 
@@ -289,7 +294,15 @@ impl<'a> Admission<'a> {
     ///
     /// A webhook denies the request or fails.
     pub(crate) async fn answer(&self) -> Result<(), ApiStatus> {
-        let Some(question) = self.state.lock().question.take() else { return Ok(()) };
+        let question = {
+            let mut state = self.state.lock();
+            state.attempts += 1;
+            if state.attempts > MAX_ATTEMPTS && !self.request.is_collection {
+                return Err(ApiStatus::internal("the object changes too often for its webhooks"));
+            }
+            let Some(question) = state.question.take() else { return Ok(()) };
+            question
+        };
         self.time_left(TIMEOUT)?;
         let object = match question.clone() {
             Question::Mutate(subject) => self.call_mutating(subject).await?,

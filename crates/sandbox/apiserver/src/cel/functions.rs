@@ -36,8 +36,9 @@ use crate::go_regex;
 /// Functions of `kube-cel`.
 static LIBRARIES: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 
-/// Maximum number of regular expressions that are kept compiled.
+/// Maximum number of regular expressions that are kept compiled, and the maximum length of each in bytes.
 const PATTERNS: usize = 256;
+const PATTERN_LENGTH: usize = 1_000;
 
 static REGEXES: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
 
@@ -176,17 +177,22 @@ pub(super) fn text_of(value: &Value) -> String {
 }
 
 fn regex<T>(pattern: &str, with: impl FnOnce(&Regex) -> T) -> Result<T, EvalError> {
-    let mut regexes = REGEXES.lock();
-    if let Some(found) = regexes.get(pattern) {
-        return Ok(with(found));
-    }
-    let compiled = go_regex::compile(pattern).map_err(|error| EvalError(error.to_string()))?;
-    let result = with(&compiled);
-    if regexes.len() >= PATTERNS {
-        regexes.clear();
-    }
-    regexes.insert(pattern.to_owned(), compiled);
-    Ok(result)
+    let known = REGEXES.lock().get(pattern).cloned();
+    let regex = match known {
+        Some(known) => known,
+        None => {
+            let compiled = go_regex::compile(pattern).map_err(|error| EvalError(error.to_string()))?;
+            if pattern.len() <= PATTERN_LENGTH {
+                let mut regexes = REGEXES.lock();
+                if regexes.len() >= PATTERNS {
+                    regexes.clear();
+                }
+                regexes.insert(pattern.to_owned(), compiled.clone());
+            }
+            compiled
+        }
+    };
+    Ok(with(&regex))
 }
 
 /// Calls a function or a macro that the parser does not expand.
@@ -220,8 +226,20 @@ fn steps_of(evaluation: &Evaluation<'_>, name: &str, target: Option<&Value>, arg
     let longest = || operands().map(length).max().unwrap_or_default();
     let weight = || sum(&mut operands().map(|operand| evaluation.weigh(operand)));
     match (name, arguments) {
-        ("hasValue" | "value" | "or" | "orValue" | "first" | "last" | "type" | "dyn", _)
-        | ("optional.of" | "optional.none" | "optional.ofNonZeroValue", _) => 0,
+        (
+            "hasValue"
+            | "value"
+            | "or"
+            | "orValue"
+            | "first"
+            | "last"
+            | "type"
+            | "dyn"
+            | "optional.of"
+            | "optional.none"
+            | "optional.ofNonZeroValue",
+            _,
+        ) => 0,
         ("size" | "slice", _) => sum(&mut operands().map(length)),
         ("lists.range", [Value::Int(count)]) => usize::try_from(*count).unwrap_or_default(),
         ("replace", _) => {
