@@ -21,7 +21,7 @@ const MAX_RESPONSE: usize = 64 << 20;
 /// Maximum length in bytes of the part of an unexpected response that an error contains.
 const MAX_MESSAGE: usize = 2048;
 
-/// Client that calls webhooks over HTTPS, which a program implements. A test may answer by itself.
+/// Client of webhooks over HTTPS. Programs implement it; a test can return responses without a connection.
 pub trait WebhookClient: Send + Sync {
     /// Sends a POST request with a JSON body and returns the response. The future is dropped when the time of the call is over.
     ///

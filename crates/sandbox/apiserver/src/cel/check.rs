@@ -1,7 +1,7 @@
 //! Types of rules in a schema.
 //!
-//! The checker knows the types of the schema, of operators and of the results of functions. It does not check the arguments of
-//! functions. What it cannot know is `dyn`, which is compatible with all types.
+//! Known are the types of the schema, of operators and of the results of functions. Arguments of functions are not checked. An
+//! unknown type is `dyn`, which is compatible with all types.
 //!
 //! Upstream counterpart: `cel-go/checker`.
 
