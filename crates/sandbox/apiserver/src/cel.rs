@@ -53,6 +53,9 @@ const MAX_ERRORS: usize = 100;
 /// DEVIATION: upstream limits the nesting by 250, but not the number of operators in a row.
 const MAX_DEPTH: usize = 150;
 
+/// Maximum length of an evaluated `messageExpression`, as upstream.
+pub(crate) const MAX_MESSAGE: usize = 5 * 1024;
+
 /// Stack of the parser, which descends through its grammar for each operator.
 const PARSER_STACK: usize = 64 << 20;
 
@@ -101,6 +104,14 @@ impl Program {
         let outcome = Evaluation { variables, budget: &own }.eval(&self.expression, None);
         budget.set(budget.get() - (available - own.get()));
         if own.get() == 0 { Err(EvalError(OUT_OF_BUDGET.to_owned())) } else { outcome }
+    }
+
+    /// Evaluates a `messageExpression`. `None` if the result is no valid message.
+    pub(crate) fn message(&self, variables: &dyn Variables, budget: &Cell<u64>) -> Option<String> {
+        let value = self.evaluate(variables, budget).ok()?;
+        let text = as_text(&value)?.trim();
+        let is_valid = !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE;
+        is_valid.then(|| text.to_owned())
     }
 
     /// `true` if the expression contains this variable.

@@ -10,15 +10,16 @@ use std::{
 
 use kube_cel::cel::Value as CelValue;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    Attributes, GroupVersionKind, GroupVersionResource,
+    Attributes, GroupVersionResource,
     matching::{self, Criteria},
+    review,
 };
 use crate::{
     ApiStatus, LabelSelector, Object, Resource, StatusReason,
-    cel::{EvalError, OBJECT_BUDGET, OUT_OF_BUDGET, Program, Variables, as_text, limited, untyped},
+    cel::{EvalError, MAX_MESSAGE, OBJECT_BUDGET, OUT_OF_BUDGET, Program, Variables, limited, untyped},
     json::{at, list_at, str_at},
     registry::Registry,
     store,
@@ -28,9 +29,6 @@ static POLICIES: LazyLock<Option<Resource>> =
     LazyLock::new(|| Resource::find("admissionregistration.k8s.io", "validatingadmissionpolicies"));
 static BINDINGS: LazyLock<Option<Resource>> =
     LazyLock::new(|| Resource::find("admissionregistration.k8s.io", "validatingadmissionpolicybindings"));
-
-/// Maximum length of an evaluated `messageExpression`, as upstream.
-const MAX_MESSAGE: usize = 5 * 1024;
 
 /// Maximum number of policies, and of match conditions, that are kept compiled.
 const MAX_COMPILED: usize = 1000;
@@ -479,12 +477,8 @@ pub(crate) fn meets_conditions(
 impl Validation {
     /// Message of a validation that is false.
     fn failure(&self, variables: &dyn Variables, budget: &Cell<u64>) -> String {
-        let evaluated = self.message_expression.as_ref().and_then(|expression| {
-            let value = expression.evaluate(variables, budget).ok()?;
-            let text = as_text(&value)?.trim();
-            let is_valid = !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE;
-            is_valid.then(|| text.to_owned())
-        });
+        let expression = self.message_expression.as_ref();
+        let evaluated = expression.and_then(|expression| expression.message(variables, budget));
         evaluated.unwrap_or_else(|| match self.message.as_str() {
             "" => format!("failed expression: {}", self.expression),
             message => message.to_owned(),
@@ -509,7 +503,9 @@ impl Variables for PolicyVariables<'_> {
         Some(Ok(match name {
             "object" => object.get_or_init(|| converted(attributes.object)).clone(),
             "oldObject" => old_object.get_or_init(|| converted(attributes.old_object)).clone(),
-            "request" => request.get_or_init(|| untyped(&request_of(attributes))).clone(),
+            "request" => request
+                .get_or_init(|| untyped(&review::members(attributes.kind, attributes.resource, attributes)))
+                .clone(),
             "params" => self.params.clone(),
             "namespaceObject" => {
                 let is_of_cluster =
@@ -548,37 +544,6 @@ impl PolicyVariables<'_> {
         }
         self.known.borrow().get(position).cloned()
     }
-}
-
-/// The variable `request`, without empty texts.
-///
-/// Upstream counterpart: `cel.CreateAdmissionRequest`.
-fn request_of(attributes: &Attributes<'_>) -> Value {
-    let GroupVersionKind { group, version, kind } = attributes.kind;
-    let kind = json!({"group": group, "version": version, "kind": kind});
-    let GroupVersionResource { group, version, resource } = attributes.resource;
-    let resource = json!({"group": group, "version": version, "resource": resource});
-    let user = attributes.user;
-    let mut request = json!({
-        "kind": kind,
-        "resource": resource,
-        "subResource": attributes.subresource,
-        "requestKind": kind,
-        "requestResource": resource,
-        "requestSubResource": attributes.subresource,
-        "name": attributes.name,
-        "namespace": attributes.namespace,
-        "operation": attributes.operation.name(),
-        "userInfo": {"username": user.name, "uid": user.uid, "groups": user.groups},
-        "dryRun": attributes.dry_run,
-        "options": attributes.options,
-    });
-    for part in ["", "/userInfo"] {
-        if let Some(Value::Object(members)) = request.pointer_mut(part) {
-            members.retain(|_, value| value.as_str() != Some(""));
-        }
-    }
-    request
 }
 
 #[cfg(test)]

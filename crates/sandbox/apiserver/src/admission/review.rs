@@ -39,21 +39,34 @@ pub(super) struct Answer {
     pub(super) warnings: Vec<String>,
 }
 
-/// Returns the review that asks a webhook.
+/// Returns the review for a webhook.
 pub(super) fn request(version: &str, uid: &str, of: &Versioned<'_>, attributes: &Attributes<'_>) -> Value {
-    let kind =
+    let mut request = members(of.kind, of.resource, attributes);
+    request["uid"] = uid.into();
+    request["object"] = of.object.cloned().unwrap_or_default();
+    request["oldObject"] = of.old_object.cloned().unwrap_or_default();
+    webhook::review(&format!("{GROUP}/{version}"), KIND, &request)
+}
+
+/// Returns the members of an `AdmissionRequest` in the version of `kind` and `resource`, without UID and objects. It is also
+/// the variable `request` of policies.
+///
+/// Upstream counterpart: `cel.CreateAdmissionRequest`.
+pub(super) fn members(
+    kind: GroupVersionKind<'_>,
+    resource: GroupVersionResource<'_>,
+    attributes: &Attributes<'_>,
+) -> Value {
+    let shown_kind =
         |kind: GroupVersionKind<'_>| json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
-    let resource = |resource: GroupVersionResource<'_>| json!({"group": resource.group, "version": resource.version, "resource": resource.resource});
+    let shown_resource = |resource: GroupVersionResource<'_>| json!({"group": resource.group, "version": resource.version, "resource": resource.resource});
     let mut request = json!({
-        "uid": uid,
-        "kind": kind(of.kind),
-        "resource": resource(of.resource),
-        "requestKind": kind(attributes.kind),
-        "requestResource": resource(attributes.resource),
+        "kind": shown_kind(kind),
+        "resource": shown_resource(resource),
+        "requestKind": shown_kind(attributes.kind),
+        "requestResource": shown_resource(attributes.resource),
         "operation": attributes.operation.name(),
         "userInfo": user_info(attributes.user),
-        "object": of.object,
-        "oldObject": of.old_object,
         "dryRun": attributes.dry_run,
         "options": attributes.options,
     });
@@ -67,7 +80,7 @@ pub(super) fn request(version: &str, uid: &str, of: &Versioned<'_>, attributes: 
             request[field] = text.into();
         }
     }
-    webhook::review(&format!("{GROUP}/{version}"), KIND, &request)
+    request
 }
 
 fn user_info(user: &User) -> Value {

@@ -8,7 +8,7 @@ use kube_cel::cel::Value as CelValue;
 use serde_json::Value;
 
 use super::{
-    EvalError, OBJECT_BUDGET, OUT_OF_BUDGET, Program, Variables, as_text,
+    EvalError, OBJECT_BUDGET, OUT_OF_BUDGET, Program, Variables,
     eval::{Outcome, none, some},
     value::{typed, without_identity},
 };
@@ -17,9 +17,6 @@ use crate::{
     json::{at, bool_at, list_at, str_at},
     structural_schema::{Additional, ListType, Schema},
 };
-
-/// Maximum length of an evaluated `messageExpression`, as upstream.
-const MAX_MESSAGE: usize = 5 * 1024;
 
 const EXHAUSTED: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -299,12 +296,8 @@ impl Validation {
     }
 
     fn message(&self, rule: &Rule, variables: &SelfVariables) -> String {
-        let evaluated = rule.message_expression.as_ref().and_then(|expression| {
-            let value = expression.evaluate(variables, &self.budget).ok()?;
-            let text = as_text(&value)?.trim();
-            let is_valid = !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE;
-            is_valid.then(|| text.to_owned())
-        });
+        let expression = rule.message_expression.as_ref();
+        let evaluated = expression.and_then(|expression| expression.message(variables, &self.budget));
         evaluated.unwrap_or_else(|| {
             if rule.message.is_empty() { format!("failed rule: {}", rule.text) } else { rule.message.clone() }
         })
