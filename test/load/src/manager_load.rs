@@ -6,7 +6,7 @@
 //! *Workloads* (`--workloads`): time, CPU time of manager and API server, peak memory and writes of a change of many
 //! objects. `--scale` multiplies the number of objects.
 //!
-//! *A large cluster* (`--large`): see [`large`].
+//! *A large cluster* (`--large`): see the module `large`.
 //!
 //! *Single events*:
 //!
