@@ -77,6 +77,10 @@ impl Program {
                 let path = |name| arguments.last(name).filter(|path| !path.is_empty()).map(PathBuf::from);
                 flags.token_auth_file = path("token-auth-file");
                 let modes = arguments.last("authorization-mode").unwrap_or_default();
+                flags.service_account_issuer = arguments
+                    .last("service-account-issuer")
+                    .filter(|issuer| !issuer.is_empty())
+                    .map(str::to_owned);
                 flags.rbac = modes.split(',').any(|mode| mode == "RBAC");
                 flags.audit_log_path = path("audit-log-path").filter(|path| path != Path::new("-"));
                 flags.audit_policy_file =

@@ -130,6 +130,13 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         webhooks: Some(Arc::new(HttpsWebhooks)),
         ..kcm_apiserver::ApiServerConfig::default()
     };
+    rustls::crypto::ring::default_provider()
+        .secure_random
+        .fill(&mut config.service_account_key)
+        .map_err(|error| envtest::CertificatesError::from(rustls::Error::from(error)))?;
+    if let Some(issuer) = &flags.service_account_issuer {
+        config.service_account_issuer.clone_from(issuer);
+    }
     if let Some(version) = &flags.advertise_version {
         config.advertise_version.clone_from(version);
     }

@@ -70,7 +70,11 @@ pub(super) const FLAGS: &[Flag] = &[
     ("requestheader-username-headers", "NAMES", ""),
     ("runtime-config", "VERSIONS", ""),
     ("secure-port", "PORT", "Port to listen on [default: 6443]"),
-    ("service-account-issuer", "URL", ""),
+    (
+        "service-account-issuer",
+        "URL",
+        "Issuer of the tokens of service accounts [default: https://kubernetes.default.svc.cluster.local]",
+    ),
     ("service-account-key-file", "FILE", ""),
     ("service-account-signing-key-file", "FILE", ""),
     ("service-cluster-ip-range", "CIDR", ""),

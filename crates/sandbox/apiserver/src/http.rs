@@ -39,4 +39,4 @@ pub use faults::{FaultHandle, Faults};
 pub use program::{BoxFuture, Pages, Program, Table, Tables, Users, WriteGate};
 pub use response::ApiBody;
 pub use service::{ApiService, BrokenConnection};
-pub use user::User;
+pub use user::{User, UserExtra};

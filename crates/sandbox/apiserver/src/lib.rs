@@ -86,6 +86,7 @@ mod resource;
 mod selectable_field;
 mod selector;
 mod server;
+mod service_account;
 mod status;
 mod store;
 mod stored_kind;
@@ -96,7 +97,7 @@ mod webhook;
 
 pub use http::{
     ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Fault, FaultError, FaultHandle,
-    Faults, ObjectReference, Pages, Program, Table, Tables, User, Users, WriteGate,
+    Faults, ObjectReference, Pages, Program, Table, Tables, User, UserExtra, Users, WriteGate,
 };
 #[doc(hidden)]
 pub use json_path::JsonPath;

@@ -434,8 +434,7 @@ mod tests {
 
     #[test]
     fn service_accounts_are_in_the_namespace_of_the_binding() {
-        let user =
-            User { name: "system:serviceaccount:a:robot".into(), uid: String::new(), groups: Vec::new() };
+        let user = User { name: "system:serviceaccount:a:robot".into(), ..User::default() };
         let subject = json!({"kind": "ServiceAccount", "name": "robot"});
         assert!(applies(&subject, &user, "a"));
         assert!(!applies(&subject, &user, "b"));
@@ -444,7 +443,7 @@ mod tests {
 
     #[test]
     fn grants_beyond_the_own_rules_are_reported() {
-        let user = User { name: "alice".into(), uid: String::new(), groups: vec!["dev".into()] };
+        let user = User { name: "alice".into(), groups: vec!["dev".into()], ..User::default() };
         let held = [rule(json!({"verbs": ["get", "list"], "apiGroups": ["apps"], "resources": ["*"]}))];
         let ask = |granted: Value| escalation(&user, &held, &[rule(granted)]);
         assert_eq!(

@@ -141,7 +141,7 @@ macro_rules! api_version {
     };
 }
 
-use Subresource::{Binding, Eviction, Finalize, Log, Proxy, Scale, Status};
+use Subresource::{Binding, Eviction, Finalize, Log, Proxy, Scale, Status, Token};
 
 resources! {
     /// `apps/v1` Deployments.
@@ -205,6 +205,7 @@ resources! {
     SERVICE_ACCOUNTS = "" / "v1" "ServiceAccount" {
         names: "serviceaccounts", "serviceaccount", ["sa"],
         namespaced: true,
+        subresources: [Token],
         strategy: strategy::core::ServiceAccount,
     }
     /// `v1` Secrets.

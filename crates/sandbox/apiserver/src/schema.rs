@@ -46,6 +46,7 @@ pub const KINDS: &[(&str, &str)] = &[
     ("apps/v1", "ReplicaSet"),
     ("apps/v1", "StatefulSet"),
     ("authentication.k8s.io/v1", "SelfSubjectReview"),
+    ("authentication.k8s.io/v1", "TokenRequest"),
     ("authentication.k8s.io/v1", "TokenReview"),
     ("authorization.k8s.io/v1", "LocalSubjectAccessReview"),
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"),

@@ -62,6 +62,10 @@ pub struct ApiServerConfig {
     /// If `true`, Roles, ClusterRoles and their bindings authorize requests over HTTP. If `false`, every user may do
     /// everything.
     pub rbac: bool,
+    /// Issuer of the tokens of service accounts, and their default audience.
+    pub service_account_issuer: String,
+    /// Key that signs the tokens of service accounts. The tokens of servers with the same key and issuer are the same.
+    pub service_account_key: [u8; 32],
     /// Revision of the empty store, at least 1.
     pub first_revision: u64,
     /// Source of container logs.
@@ -81,6 +85,8 @@ impl Default for ApiServerConfig {
             webhooks: None,
             charge_quota_status: false,
             rbac: false,
+            service_account_issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
+            service_account_key: random_key(),
             first_revision: FIRST_REVISION,
             logs: Arc::new(|pod, container| {
                 format!(
@@ -91,6 +97,13 @@ impl Default for ApiServerConfig {
             }),
         }
     }
+}
+
+/// Returns a key for a server in a test. Programs use numbers of the operating system.
+fn random_key() -> [u8; 32] {
+    let (random, mut key) = (SeededRandom::from_entropy(), [0; 32]);
+    key.chunks_mut(8).for_each(|part| part.copy_from_slice(&random.next_u64().to_ne_bytes()));
+    key
 }
 
 impl fmt::Debug for ApiServerConfig {

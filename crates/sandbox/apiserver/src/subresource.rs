@@ -17,10 +17,12 @@ pub enum Subresource {
     Log,
     /// `/proxy` and paths below it: requests to a pod, or to a pod of a Service.
     Proxy,
+    /// `/token`: a token of a service account.
+    Token,
 }
 
 impl Subresource {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Approval,
         Self::Status,
         Self::Scale,
@@ -29,6 +31,7 @@ impl Subresource {
         Self::Finalize,
         Self::Log,
         Self::Proxy,
+        Self::Token,
     ];
 
     /// Last segment of its path.
@@ -42,6 +45,7 @@ impl Subresource {
             Self::Finalize => "finalize",
             Self::Log => "log",
             Self::Proxy => "proxy",
+            Self::Token => "token",
         }
     }
 }

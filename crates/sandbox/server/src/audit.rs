@@ -211,6 +211,9 @@ fn to_value(event: &AuditEvent, level: Level) -> Value {
     if !event.user_uid.is_empty() {
         user["uid"] = json!(event.user_uid);
     }
+    if !event.extra.is_empty() {
+        user["extra"] = json!(event.extra);
+    }
     let elapsed = SignedDuration::try_from(event.latency).unwrap_or_default();
     let mut value = json!({
         "kind": "Event",
@@ -277,6 +280,7 @@ mod tests {
             user: user.to_owned(),
             user_uid: "u2".to_owned(),
             groups: vec!["system:masters".to_owned()],
+            extra: [("scopes".to_owned(), vec!["view".to_owned()])].into(),
             user_agent: "test".to_owned(),
             object: Some(ObjectReference {
                 api_group: "apps".to_owned(),
@@ -312,7 +316,8 @@ mod tests {
                 "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "auditID": "0000",
                 "stage": "ResponseComplete", "requestURI": "/apis/apps/v1/namespaces/a/deployments/web",
                 "verb": "update",
-                "user": {"username": "manager", "uid": "u2", "groups": ["system:masters"]},
+                "user": {"username": "manager", "uid": "u2", "groups": ["system:masters"],
+                    "extra": {"scopes": ["view"]}},
                 "userAgent": "test",
                 "objectRef": {
                     "resource": "deployments", "namespace": "a", "name": "web", "uid": "1-2", "apiGroup": "apps",

@@ -113,15 +113,16 @@ impl TranscriptRequest<'_> {
     }
 }
 
-/// Returns a response in one line, without managed fields, and with `RV`, `UID` and `TIME` in place of values that differ in
+/// Returns a response in one line, without managed fields, and with `RV`, `UID`, `TIME` and `TOKEN` in place of values that differ in
 /// each run.
 #[must_use]
 pub fn normalized(code: u16, body: &str) -> String {
-    static VALUES: LazyLock<[(Regex, &str); 4]> = LazyLock::new(|| {
+    static VALUES: LazyLock<[(Regex, &str); 5]> = LazyLock::new(|| {
         [
             (r#"("resourceVersion":)"[0-9]+""#, r#"$1"RV""#),
             ("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
             (r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z", "TIME"),
+            (r#""eyJ[0-9A-Za-z_.-]+""#, "\"TOKEN\""),
             ("\n", "␤"),
         ]
         .map(|(pattern, value)| (Regex::new(pattern).unwrap(), value))

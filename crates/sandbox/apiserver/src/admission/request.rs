@@ -441,6 +441,7 @@ impl<'a> Admission<'a> {
                 ("", "v1", "ServiceProxyOptions")
             }
             Subresource::Proxy => ("", "v1", "PodProxyOptions"),
+            Subresource::Token => ("authentication.k8s.io", "v1", "TokenRequest"),
             _ => return None,
         };
         Some(GroupVersionKind { group, version, kind })

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Attributes, GroupVersionKind, GroupVersionResource};
 use crate::{
-    ApiStatus, User,
+    ApiStatus,
     json::{at, bool_at, i64_at, list_at, str_at, type_name},
     webhook,
 };
@@ -66,7 +66,7 @@ pub(super) fn members(
         "requestKind": shown_kind(attributes.kind),
         "requestResource": shown_resource(attributes.resource),
         "operation": attributes.operation.name(),
-        "userInfo": user_info(attributes.user),
+        "userInfo": attributes.user.to_value(),
         "dryRun": attributes.dry_run,
         "options": attributes.options,
     });
@@ -81,17 +81,6 @@ pub(super) fn members(
         }
     }
     request
-}
-
-fn user_info(user: &User) -> Value {
-    let mut info = json!({"username": user.name});
-    if !user.uid.is_empty() {
-        info["uid"] = user.uid.as_str().into();
-    }
-    if !user.groups.is_empty() {
-        info["groups"] = user.groups.as_slice().into();
-    }
-    info
 }
 
 /// Checks the types of the fields that are read.

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::route::{Review, Target};
+use super::{
+    route::{Review, Target},
+    user::UserExtra,
+};
 use crate::ApiStatus;
 
 /// Receiver of audit events, called when the response to a request begins.
@@ -35,6 +38,8 @@ pub struct AuditEvent {
     pub user_uid: String,
     /// The user's groups.
     pub groups: Vec<String>,
+    /// Further attributes of the user.
+    pub extra: UserExtra,
     /// `User-Agent` header.
     pub user_agent: String,
     /// Requested resource, if any.

@@ -133,6 +133,13 @@ pub(super) fn authorize_impersonation(
         let group = "authentication.k8s.io".to_owned();
         requests.push(Attributes { group, ..request("uids", &impersonated.uid) });
     }
+    for (key, values) in &impersonated.extra {
+        requests.extend(values.iter().map(|value| Attributes {
+            group: "authentication.k8s.io".to_owned(),
+            subresource: key.clone(),
+            ..request("userextras", value)
+        }));
+    }
     requests.iter().try_for_each(|request| authorize(server, user, request))
 }
 

@@ -335,6 +335,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
             Subresource::Finalize => (group, version, definition.kind, &["update"]),
             Subresource::Log => (group, version, definition.kind, &["get"]),
             Subresource::Proxy => (group, version, proxy_options(definition), PROXY_VERBS),
+            Subresource::Token => ("authentication.k8s.io", "v1", "TokenRequest", &["create"]),
         };
         SubresourceEntry { name: part.name(), group, version: version.to_owned(), kind, verbs }
     };

@@ -11,7 +11,7 @@ use super::{
     response::{self, ApiResponse},
     route::{Review, ReviewKind},
     seat::Seat,
-    user::User,
+    user::{User, review_token},
     verbs::created,
 };
 use crate::{
@@ -80,16 +80,16 @@ pub(super) fn review(
             set(&mut object, &["spec"], json!({}));
             own_rules(server, caller.user, &namespace)
         }
-        ReviewKind::SelfSubject => json!({"userInfo": user_info(caller.user)}),
+        ReviewKind::SelfSubject => json!({"userInfo": caller.user.to_value()}),
         ReviewKind::Token => {
             let token = str_at(&object, &["spec", "token"]);
-            match (&caller.program.users, caller.program.users.as_ref().and_then(|users| users(token))) {
-                (_, Some(user)) => json!({"authenticated": true, "user": user_info(&user)}),
-                (Some(_), None) => json!({"error": "unknown token", "user": {}}),
-                (None, _) => {
-                    json!({"authenticated": false, "error": "the embedded API server has no tokens configured", "user": {}})
-                }
+            if token.is_empty() {
+                let message = "token is required for TokenReview in authentication";
+                return Err(ApiStatus::bad_request(message));
             }
+            let audiences = list_at(&object, &["spec", "audiences"]).iter().filter_map(Value::as_str);
+            let audiences: Vec<String> = audiences.map(str::to_owned).collect();
+            review_token(server, caller.program.users.as_ref(), token, &audiences)
         }
     };
     if review.kind == ReviewKind::LocalSubjectAccess {
@@ -105,7 +105,12 @@ pub(super) fn review(
 fn user_in(review: &Value) -> User {
     let text = |field| str_at(review, &["spec", field]).to_owned();
     let groups = list_at(review, &["spec", "groups"]).iter().filter_map(Value::as_str);
-    User { name: text("user"), uid: text("uid"), groups: groups.map(str::to_owned).collect() }
+    User {
+        name: text("user"),
+        uid: text("uid"),
+        groups: groups.map(str::to_owned).collect(),
+        ..User::default()
+    }
 }
 
 /// Request that the spec of an access review describes.
@@ -149,12 +154,4 @@ fn own_rules(server: &ApiServer, user: &User, namespace: &str) -> Value {
         }
     }
     json!({"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": false})
-}
-
-fn user_info(user: &User) -> Value {
-    let mut info = json!({"username": user.name, "groups": user.groups});
-    if !user.uid.is_empty() {
-        set(&mut info, &["uid"], user.uid.as_str());
-    }
-    info
 }

@@ -182,10 +182,8 @@ impl Exchange {
             if may_have_body(&parts.method) { body::read(body).await } else { Ok(Default::default()) };
         let content = content
             .map(|bytes| Content { content_type: text_header(&parts.headers, header::CONTENT_TYPE), bytes });
-        let user = match &service.program.users {
-            None => Ok(User::admin()),
-            Some(users) => user::authenticate(users, &parts, route.as_ref(), service.server.config.rbac),
-        };
+        let users = service.program.users.as_ref();
+        let user = user::authenticate(&service.server, users, &parts, route.as_ref());
         let user = user.and_then(|user| {
             let Some(impersonated) = user::impersonated(&parts.headers)? else { return Ok(user) };
             let server = &service.server;
@@ -342,11 +340,7 @@ impl Exchange {
             str_at(body, &["metadata", "resourceVersion"]).clone_into(&mut object.resource_version);
         }
         // Requests without a valid token have no user.
-        let user = self.user.clone().unwrap_or_else(|_| User {
-            name: String::new(),
-            uid: String::new(),
-            groups: Vec::new(),
-        });
+        let user = self.user.clone().unwrap_or_default();
         audit(&AuditEvent {
             id: audit_id(self.server(), *received),
             received: *received,
@@ -356,6 +350,7 @@ impl Exchange {
             user: user.name,
             user_uid: user.uid,
             groups: user.groups,
+            extra: user.extra,
             user_agent,
             object,
             request_object,

@@ -1,14 +1,20 @@
 //! Authentication.
 
-use http::{HeaderMap, header, request::Parts};
+use std::collections::BTreeMap;
 
-use super::{program::Users, route::Route};
-use crate::{ApiStatus, StatusReason};
+use http::{HeaderMap, header, request::Parts};
+use serde_json::{Value, json};
+
+use super::{program::Users, query::percent_decode, route::Route};
+use crate::{ApiServer, ApiStatus, StatusReason};
+
+/// Further attributes of a user, by lower-case key.
+pub type UserExtra = BTreeMap<String, Vec<String>>;
 
 /// User of a request.
 ///
 /// Upstream counterpart: `user.Info`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// User name.
     pub name: String,
@@ -16,6 +22,8 @@ pub struct User {
     pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
+    /// Further attributes.
+    pub extra: UserExtra,
 }
 
 /// Group of all users with credentials.
@@ -29,12 +37,27 @@ impl User {
 
     /// User with credentials. The group of all such users is added, unless `groups` contains it.
     pub fn authenticated(name: String, uid: String, groups: Vec<String>) -> Self {
-        Self { name, uid, groups }.with_group(AUTHENTICATED)
+        Self { name, uid, groups, ..Self::default() }.with_group(AUTHENTICATED)
     }
 
     /// `true` if the user is in a group.
     pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
+    }
+
+    /// Returns the user as a `UserInfo`.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut info = json!({"username": self.name});
+        if !self.uid.is_empty() {
+            info["uid"] = self.uid.as_str().into();
+        }
+        if !self.groups.is_empty() {
+            info["groups"] = self.groups.as_slice().into();
+        }
+        if !self.extra.is_empty() {
+            info["extra"] = json!(self.extra);
+        }
+        info
     }
 
     fn with_group(mut self, group: &str) -> Self {
@@ -51,8 +74,8 @@ impl User {
     fn of_groups(name: &str, groups: &[&str]) -> Self {
         Self {
             name: name.to_owned(),
-            uid: String::new(),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            ..Self::default()
         }
     }
 }
@@ -61,34 +84,84 @@ impl User {
 /// request. Without both, the user is anonymous if requests are authorized. Otherwise health, version and the web page are
 /// accessible, the first two as with upstream's default roles.
 ///
+/// Without `users`, a request without a token of a service account is that of an administrator.
+///
 /// # Errors
 ///
-/// 401 if the token is missing or unknown.
+/// 401 if the token is missing, unknown or not valid any more.
 pub(super) fn authenticate(
-    users: &Users,
+    server: &ApiServer,
+    users: Option<&Users>,
     parts: &Parts,
     route: Result<&Route, &ApiStatus>,
-    is_authorized: bool,
 ) -> Result<User, ApiStatus> {
     let unauthorized = || ApiStatus::new(StatusReason::Unauthorized, "Unauthorized");
     if let Some(user) = parts.extensions.get::<User>() {
         return Ok(user.clone());
     }
-    let Some(given) = parts.headers.get(header::AUTHORIZATION) else {
-        // The page contains no data and prompts for the token.
-        let public =
-            matches!(route, Ok(Route::Health(..) | Route::HealthCheck | Route::Version | Route::Page));
-        return (public || is_authorized).then(User::anonymous).ok_or_else(unauthorized);
+    let given = parts.headers.get(header::AUTHORIZATION);
+    let credentials = given.and_then(|given| given.to_str().ok()?.split_once(' '));
+    let token = credentials.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = token.map(|(_, token)| token.trim());
+    if let Some(user) = token.and_then(|token| users?(token)) {
+        return Ok(user);
+    }
+    match token.and_then(|token| server.authenticate_token(token, server.audiences())) {
+        Some(authenticated) => authenticated.map(|found| found.user).map_err(|_| unauthorized()),
+        None if users.is_none() => Ok(User::admin()),
+        None if given.is_some() => Err(unauthorized()),
+        None => {
+            // The page contains no data and prompts for the token.
+            let public =
+                matches!(route, Ok(Route::Health(..) | Route::HealthCheck | Route::Version | Route::Page));
+            (public || server.config.rbac).then(User::anonymous).ok_or_else(unauthorized)
+        }
+    }
+}
+
+/// Returns the status of a TokenReview.
+///
+/// Upstream counterpart: `tokenreview.REST.Create`.
+pub(super) fn review_token(
+    server: &ApiServer,
+    users: Option<&Users>,
+    token: &str,
+    audiences: &[String],
+) -> Value {
+    let own = server.audiences();
+    let requested = if audiences.is_empty() { own } else { audiences };
+    let authenticated = |user: &User, audiences: Vec<String>| {
+        let user = user.to_value();
+        json!({"authenticated": true, "user": user, "audiences": audiences})
     };
-    let (scheme, token) = given.to_str().ok().and_then(|given| given.split_once(' ')).unwrap_or_default();
-    let user = scheme.eq_ignore_ascii_case("bearer").then(|| users(token.trim())).flatten();
-    user.ok_or_else(unauthorized)
+    // Tokens of users are valid for the audiences of the API server.
+    let shared: Vec<String> = own.iter().filter(|own| requested.contains(own)).cloned().collect();
+    if let Some(user) = users.filter(|_| !shared.is_empty()).and_then(|users| users(token)) {
+        return authenticated(&user, shared);
+    }
+    let error = match server.authenticate_token(token, requested) {
+        Some(Ok(found)) => return authenticated(&found.user, found.audiences),
+        Some(Err(reason)) => format!("[invalid bearer token, {reason}]"),
+        None => "invalid bearer token".to_owned(),
+    };
+    json!({"user": {}, "error": error})
 }
 
 /// Groups that a request impersonates.
 pub(super) fn impersonated_groups(headers: &HeaderMap) -> Vec<String> {
     let groups = headers.get_all("impersonate-group").into_iter();
     groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect()
+}
+
+/// Further attributes of the user that a request impersonates.
+fn impersonated_extra(headers: &HeaderMap) -> UserExtra {
+    let mut extra = UserExtra::new();
+    for (name, value) in headers {
+        let Some(key) = name.as_str().strip_prefix("impersonate-extra-") else { continue };
+        let values = extra.entry(percent_decode(key).to_lowercase()).or_default();
+        values.extend(value.to_str().map(str::to_owned));
+    }
+    extra
 }
 
 /// Namespace and name of the service account of a user name.
@@ -106,9 +179,10 @@ pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
 pub(super) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiStatus> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let mut groups = impersonated_groups(headers);
+    let extra = impersonated_extra(headers);
     let (name, uid) = (text("impersonate-user"), text("impersonate-uid"));
     if name.is_empty() {
-        if uid.is_empty() && groups.is_empty() {
+        if uid.is_empty() && groups.is_empty() && extra.is_empty() {
             return Ok(None);
         }
         let message = "requested impersonation without impersonating a user";
@@ -116,12 +190,12 @@ pub(super) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiStatu
     }
     let anonymous = User::anonymous();
     if name == anonymous.name {
-        return Ok(Some(User { name, uid, groups }.with_group(&anonymous.groups[0])));
+        return Ok(Some(User { name, uid, groups, extra }.with_group(&anonymous.groups[0])));
     }
     if let Some((namespace, _)) = service_account(&name).filter(|_| groups.is_empty()) {
         groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
     }
-    Ok(Some(User::authenticated(name, uid, groups)))
+    Ok(Some(User { extra, ..User::authenticated(name, uid, groups) }))
 }
 
 #[cfg(test)]
@@ -129,9 +203,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::ApiServerConfig;
 
     #[test]
     fn requests_without_valid_token_are_unauthorized() {
+        let server = ApiServer::new(ApiServerConfig::default());
         let users: Users = Arc::new(|token| {
             let alice = User { name: "alice".to_owned(), ..User::anonymous() };
             Some(alice).filter(|_| token == "secret")
@@ -142,7 +218,7 @@ mod tests {
                 request.headers_mut().insert(header::AUTHORIZATION, given.parse().unwrap());
             }
             let route = Route::parse(path, Arc::default);
-            authenticate(&users, &request.into_parts().0, route.as_ref(), false)
+            authenticate(&server, Some(&users), &request.into_parts().0, route.as_ref())
                 .map(|user| user.name)
                 .map_err(|no| no.code())
         };
@@ -159,11 +235,12 @@ mod tests {
 
     #[test]
     fn connection_of_a_user_needs_no_token() {
+        let server = ApiServer::new(ApiServerConfig::default());
         let users: Users = Arc::new(|_| None);
         let mut request = http::Request::new(());
         request.extensions_mut().insert(User::admin());
         let route = Route::parse("/api/v1/pods", Arc::default);
-        let user = authenticate(&users, &request.into_parts().0, route.as_ref(), false);
+        let user = authenticate(&server, Some(&users), &request.into_parts().0, route.as_ref());
         assert_eq!(user.unwrap(), User::admin());
     }
 

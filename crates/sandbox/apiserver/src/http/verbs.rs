@@ -25,8 +25,9 @@ use super::{
 use crate::{
     ApiServer, ApiStatus, Object, Resource, StatusDetails, Subresource, WriteOptions,
     admission::Admission,
-    json::{bool_at, list_at, set, str_at},
+    json::{bool_at, i64_at, list_at, set, str_at},
     registry::{Deleted, Patch, WriteScope, WriteTarget, Written, check_namespace, scale_of},
+    service_account::DEFAULT_EXPIRATION,
     store::WatchCache,
     strict::syntax_error,
 };
@@ -71,6 +72,7 @@ impl ResourceRequest<'_> {
             (&Method::POST, None, _) if self.has_required_namespace() => self.create().await,
             (&Method::POST, Some(_), Some(Subresource::Binding)) => self.bind().await,
             (&Method::POST, Some(_), Some(Subresource::Eviction)) => self.evict().await,
+            (&Method::POST, Some(_), Some(Subresource::Token)) => self.create_token().await,
             (&Method::PUT, Some(_), Some(Subresource::Scale)) => self.update_scale().await,
             (&Method::PUT, Some(_), part) => self.update(write_scope(part)?).await,
             (&Method::PATCH, Some(_), Some(Subresource::Scale)) => self.patch_scale().await,
@@ -355,6 +357,26 @@ impl ResourceRequest<'_> {
         })
         .await?;
         Ok(created())
+    }
+
+    async fn create_token(&self) -> Result<ApiResponse, ApiStatus> {
+        let options = self.write_options("CreateOptions")?;
+        let (api_version, kind) = ("authentication.k8s.io/v1", "TokenRequest");
+        let (mut request, warnings) =
+            decode_object(&self.content, api_version, kind, options.field_validation)?;
+        check_namespace(&self.target.namespace, &request)?;
+        if i64_at(&request, &["spec", "expirationSeconds"]).is_none() {
+            set(&mut request, &["spec", "expirationSeconds"], DEFAULT_EXPIRATION);
+        }
+        let (namespace, name) = (&self.target.namespace, self.target.name());
+        let answer = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                self.server.issue_token(namespace, name, &*admit(admission, name, &request)?)
+            })
+            .await?;
+        let mut response = response::json(StatusCode::CREATED, &answer);
+        response::warn(&mut response, &warnings);
+        Ok(response)
     }
 
     async fn write_response(

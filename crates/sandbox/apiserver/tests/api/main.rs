@@ -19,6 +19,7 @@ mod negotiation;
 mod pods;
 mod quotas;
 mod reads;
+mod tokens;
 mod transcripts;
 mod watches;
 mod webhooks;

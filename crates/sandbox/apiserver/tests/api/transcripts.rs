@@ -9,6 +9,8 @@ async fn replay(name: &str, text: &str) {
     // With roles, an administrator may do everything as well.
     let client = Client::with(|config| {
         config.rbac = name == "rbac";
+        // That of the recorded server.
+        "https://kubernetes.default.svc".clone_into(&mut config.service_account_issuer);
         config.webhooks = Some(FakeWebhooks::refusing());
     });
     let transcript = Transcript::new(text);
@@ -36,5 +38,5 @@ macro_rules! transcripts {
 transcripts! { policies rules }
 
 transcripts! {
-    objects patches paths pods rbac regexes reviews selectable_fields stored versions webhooks
+    objects patches paths pods rbac regexes reviews selectable_fields stored tokens versions webhooks
 }

@@ -42,7 +42,7 @@ pub(super) fn all() -> Structs {
             MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
             ValidatingWebhookConfiguration;
         apps v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
-        authentication v1: SelfSubjectReview TokenReview;
+        authentication v1: SelfSubjectReview TokenRequest TokenReview;
         authorization v1: LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview
             SubjectAccessReview;
         autoscaling v1: HorizontalPodAutoscaler Scale;
