@@ -82,6 +82,8 @@ impl Program {
                     .filter(|issuer| !issuer.is_empty())
                     .map(str::to_owned);
                 flags.rbac = modes.split(',').any(|mode| mode == "RBAC");
+                let anonymous = arguments.last("anonymous-auth").unwrap_or_default();
+                flags.anonymous_auth = !matches!(anonymous, "false" | "False" | "FALSE" | "f" | "F" | "0");
                 flags.audit_log_path = path("audit-log-path").filter(|path| path != Path::new("-"));
                 flags.audit_policy_file =
                     path("audit-policy-file").filter(|_| flags.audit_log_path.is_some());

@@ -43,6 +43,8 @@ pub(crate) struct Flags {
     pub(crate) tls: bool,
     pub(crate) max_concurrent_streams: u32,
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// `true` if requests without credentials are anonymous where roles authorize requests.
+    pub(crate) anonymous_auth: bool,
     /// Issuer of the tokens of service accounts.
     pub(crate) service_account_issuer: Option<String>,
     /// `true` if roles and bindings authorize requests.
@@ -98,6 +100,7 @@ impl From<&ArgMatches> for Flags {
                 .copied()
                 .unwrap_or(DEFAULT_MAX_CONCURRENT_STREAMS),
             token_auth_file: path("token-auth-file"),
+            anonymous_auth: true,
             service_account_issuer: None,
             rbac: false,
             audit_log_path: path("audit-log-path"),

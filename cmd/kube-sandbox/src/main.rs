@@ -127,6 +127,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
         rbac: flags.rbac,
+        anonymous_auth: flags.anonymous_auth,
         webhooks: Some(Arc::new(HttpsWebhooks)),
         ..kcm_apiserver::ApiServerConfig::default()
     };

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use kcm_apiserver::User;
 use kcm_clock::Timestamp;
 use kcm_sandbox_server::HttpServer;
 use rustls::{
@@ -13,6 +14,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +26,11 @@ use crate::{SandboxError, tls};
 pub(super) const FLAGS: &[Flag] = &[
     ("advertise-address", "ADDRESS", ""),
     ("allow-privileged", "", ""),
-    ("anonymous-auth", "", ""),
+    (
+        "anonymous-auth",
+        "",
+        "If false, requests without credentials get 401 [default: true with --authorization-mode=RBAC]",
+    ),
     ("api-audiences", "NAMES", ""),
     ("audit-log-path", "FILE", "Append audit events to this file"),
     ("audit-policy-file", "FILE", "audit.k8s.io/v1 Policy that selects the requests to audit"),
@@ -123,7 +129,11 @@ pub(crate) async fn serve(
     http.tls = Some(server_config(arguments, address.ip(), now)?);
     http.certificate_users = Some(Arc::new(|certificate| {
         let user = kcm_serving::User::of_certificate(certificate)?;
-        Some(kcm_apiserver::User::authenticated(user.name, user.uid, user.groups))
+        let digest: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
+        let id =
+            ("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("X509SHA256={digest}")]);
+        let user = User::authenticated(user.name, user.uid, user.groups);
+        Some(User { extra: [id].into(), ..user })
     }));
     // A request without a certificate and a token is refused.
     http.tokens.get_or_insert_default();

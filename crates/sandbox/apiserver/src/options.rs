@@ -1,4 +1,4 @@
-use crate::Selection;
+use crate::{Selection, User};
 
 /// Handling of fields that the kind does not have.
 ///
@@ -25,6 +25,8 @@ pub struct WriteOptions {
     pub field_manager: Option<String>,
     /// Handling of unknown fields.
     pub field_validation: FieldValidation,
+    /// User of the request. `None` for writes within the process.
+    pub user: Option<User>,
 }
 
 /// Handling of the dependents of a deleted object.

@@ -62,6 +62,9 @@ pub struct ApiServerConfig {
     /// If `true`, Roles, ClusterRoles and their bindings authorize requests over HTTP. If `false`, every user may do
     /// everything.
     pub rbac: bool,
+    /// If `false`, requests without credentials get 401 where users have tokens or roles authorize requests, also those
+    /// for health checks.
+    pub anonymous_auth: bool,
     /// Issuer of the tokens of service accounts, and their default audience.
     pub service_account_issuer: String,
     /// Key that signs the tokens of service accounts. The tokens of servers with the same key and issuer are the same.
@@ -85,6 +88,7 @@ impl Default for ApiServerConfig {
             webhooks: None,
             charge_quota_status: false,
             rbac: false,
+            anonymous_auth: true,
             service_account_issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             service_account_key: random_key(),
             first_revision: FIRST_REVISION,

@@ -19,9 +19,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
-    Subresource, defaults,
+    Subresource, User, defaults,
     field_error::FieldError,
-    json::{at, bool_at, set, str_at},
+    json::{at, bool_at, copy, map_at_mut, set, str_at},
     resource::Definition,
     selectable_field::SelectableField,
     strategy::Strategy,
@@ -29,6 +29,9 @@ use crate::{
 };
 
 const TABLE: &str = include_str!("stored_kinds.json");
+
+/// Kind with rules of its own: the server sets the user, and the spec does not change.
+const SIGNING_REQUEST: &str = "CertificateSigningRequest";
 
 /// Row of the table.
 #[derive(Deserialize)]
@@ -143,7 +146,7 @@ impl StoredKind {
         }
         if !self.row.template.is_empty() {
             let path: Vec<&str> = self.row.template.split('.').collect();
-            defaults::pod_template(crate::json::map_at_mut(object, &path));
+            defaults::pod_template(map_at_mut(object, &path));
         }
     }
 
@@ -236,7 +239,10 @@ impl Strategy for StoredKind {
         self.row.generation && content(new) != content(old)
     }
 
-    fn prepare_create(&self, object: &mut Value) {
+    fn prepare_create(&self, object: &mut Value, user: Option<&User>) {
+        if self.row.kind == SIGNING_REQUEST {
+            set_requester(object, user);
+        }
         if self.row.kind == "Job" {
             if !bool_at(object, &["spec", "manualSelector"]) {
                 select_own_pods(object);
@@ -245,6 +251,12 @@ impl Strategy for StoredKind {
                 let labels = at(object, &["spec", "template", "metadata", "labels"]).cloned();
                 labels.into_iter().for_each(|labels| set(object, &["metadata", "labels"], labels));
             }
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        if self.row.kind == SIGNING_REQUEST {
+            copy(new, old, &["spec"]);
         }
     }
 
@@ -262,6 +274,19 @@ impl Strategy for StoredKind {
 
     fn orphans_by_default(&self) -> bool {
         self.row.orphans
+    }
+}
+
+/// Sets the user that requests a certificate, in place of what the client has sent.
+///
+/// Upstream counterpart: `csrStrategy.PrepareForCreate`.
+fn set_requester(request: &mut Value, user: Option<&User>) {
+    let spec = map_at_mut(request, &["spec"]);
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    if let Some(Value::Object(user)) = user.map(User::to_value) {
+        spec.extend(user);
     }
 }
 

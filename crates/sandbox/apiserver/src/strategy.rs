@@ -11,6 +11,7 @@ pub(crate) mod stored_only;
 use serde_json::Value;
 
 use crate::{
+    User,
     json::{self, at, i64_at, semantically_equal, set},
     label_selector::LabelSelector,
     selectable_field::SelectableField,
@@ -50,7 +51,7 @@ pub(crate) trait Strategy: Sync {
     }
 
     /// Sets further fields of a new object. Called after defaulting, before validation.
-    fn prepare_create(&self, _object: &mut Value) {}
+    fn prepare_create(&self, _object: &mut Value, _user: Option<&User>) {}
 
     /// Restores further fields that an update of the main resource must not change.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
@@ -121,7 +122,7 @@ pub(crate) trait Strategy: Sync {
 }
 
 /// Sets the server-controlled fields of a new object.
-pub(crate) fn prepare_create(strategy: &dyn Strategy, object: &mut Value) {
+pub(crate) fn prepare_create(strategy: &dyn Strategy, object: &mut Value, user: Option<&User>) {
     match strategy.initial_status(object) {
         Some(status) => set(object, &["status"], status),
         None if strategy.has_status() => drop(json::remove(object, &["status"])),
@@ -130,7 +131,7 @@ pub(crate) fn prepare_create(strategy: &dyn Strategy, object: &mut Value) {
     if strategy.has_generation() {
         set(object, &["metadata", "generation"], 1);
     }
-    strategy.prepare_create(object);
+    strategy.prepare_create(object, user);
 }
 
 /// Restores fields that an update of the main resource must not change, and increments the generation.

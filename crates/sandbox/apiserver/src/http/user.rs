@@ -114,7 +114,8 @@ pub(super) fn authenticate(
             // The page contains no data and prompts for the token.
             let public =
                 matches!(route, Ok(Route::Health(..) | Route::HealthCheck | Route::Version | Route::Page));
-            (public || server.config.rbac).then(User::anonymous).ok_or_else(unauthorized)
+            let is_anonymous = server.config.anonymous_auth && (public || server.config.rbac);
+            is_anonymous.then(User::anonymous).ok_or_else(unauthorized)
         }
     }
 }
@@ -231,6 +232,12 @@ mod tests {
         assert_eq!(ask("/ui", None), Ok("system:anonymous".to_owned()));
         assert_eq!(ask("/readyz", Some("Bearer other")), Err(401));
         assert_eq!(ask("/nowhere", None), Err(401));
+        let server =
+            ApiServer::new(ApiServerConfig { anonymous_auth: false, rbac: true, ..Default::default() });
+        let parts = http::Request::new(()).into_parts().0;
+        let route = Route::parse("/readyz", Arc::default);
+        let refused = authenticate(&server, Some(&users), &parts, route.as_ref());
+        assert_eq!(refused.unwrap_err().code(), 401);
     }
 
     #[test]

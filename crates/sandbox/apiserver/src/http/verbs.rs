@@ -182,13 +182,18 @@ impl ResourceRequest<'_> {
 
     /// Parses the options of a write. The default field manager is the program in `User-Agent`, as upstream.
     fn write_options(&self, kind: &str) -> Result<WriteOptions, ApiStatus> {
-        let mut options = write_options(self.query, kind)?;
+        let mut options = self.options_of_user(kind)?;
         if options.field_manager.is_none() {
             let program = self.user_agent.split('/').next().unwrap_or_default();
             let program: String = program.chars().filter(|c| !c.is_control()).take(128).collect();
             options.field_manager = Some(program).filter(|program| !program.is_empty());
         }
         Ok(options)
+    }
+
+    /// Parses the options of a write, without a default field manager.
+    fn options_of_user(&self, kind: &str) -> Result<WriteOptions, ApiStatus> {
+        Ok(WriteOptions { user: Some(self.caller.user.clone()), ..write_options(self.query, kind)? })
     }
 
     /// The written part of the target.
@@ -200,7 +205,7 @@ impl ResourceRequest<'_> {
     /// Server-side apply.
     async fn apply(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
-        let options = write_options(self.query, "PatchOptions")?;
+        let options = self.options_of_user("PatchOptions")?;
         let force = force(self.query, options.field_manager.as_deref())?;
         let (config, warnings) = decode_configuration(&self.content.bytes, options.field_validation)?;
         let version = self.target.served_version;

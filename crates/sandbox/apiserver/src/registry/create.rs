@@ -117,7 +117,7 @@ impl Registry {
         }
         identity.set(&mut object);
         let name = str_at(&object, &["metadata", "name"]).to_owned();
-        strategy::prepare_create(strategy, &mut object);
+        strategy::prepare_create(strategy, &mut object, options.user.as_ref());
         let errors = kind.validate_create(&object);
         if !errors.is_empty() {
             return Err(ApiStatus::invalid(resource.kind(), resource.group(), &name, &errors));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Strategy;
 use crate::{
+    User,
     json::{at, copy, list_at, set},
     label_selector::LabelSelector,
     selectable_field::SelectableField,
@@ -23,7 +24,7 @@ impl Strategy for Namespace {
         Some(json!({"phase": "Active"}))
     }
 
-    fn prepare_create(&self, object: &mut Value) {
+    fn prepare_create(&self, object: &mut Value, _user: Option<&User>) {
         // The namespace controller removes the finalizer once the namespace is empty.
         let mut finalizers = list_at(object, &["spec", "finalizers"]).to_vec();
         if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn namespace_starts_active_with_finalizer() {
         let mut namespace = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
-        super::super::prepare_create(&Namespace, &mut namespace);
+        super::super::prepare_create(&Namespace, &mut namespace, None);
         assert_eq!(namespace["status"], json!({"phase": "Active"}));
         assert!(Namespace.has_own_finalizers(&namespace));
     }
