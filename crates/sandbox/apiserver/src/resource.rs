@@ -141,7 +141,9 @@ macro_rules! api_version {
     };
 }
 
-use Subresource::{Binding, Eviction, Finalize, Log, Proxy, Scale, Status, Token};
+use Subresource::{
+    Binding, EphemeralContainers, Eviction, Finalize, Log, Proxy, Resize, Scale, Status, Token,
+};
 
 resources! {
     /// `apps/v1` Deployments.
@@ -165,7 +167,7 @@ resources! {
         names: "pods", "pod", ["po"],
         namespaced: true,
         categories: ["all"],
-        subresources: [Binding, Eviction, Log, Proxy, Status],
+        subresources: [Binding, EphemeralContainers, Eviction, Log, Proxy, Resize, Status],
         strategy: strategy::pod::Pod,
     }
     /// `v1` Events, also served as `events.k8s.io/v1`.

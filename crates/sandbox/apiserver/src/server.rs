@@ -332,7 +332,7 @@ impl ApiServer {
         Ok(self.registry.update(target, object, options)?.object)
     }
 
-    /// Patches an object, its status or its scale. Returns the object; for a scale the scaled object.
+    /// Patches an object, its status, its scale, or ephemeral containers or resources of a pod. Returns the object; for a scale the scaled object.
     ///
     /// # Errors
     ///
@@ -352,6 +352,8 @@ impl ApiServer {
             None => WriteScope::Main,
             Some(subresource) if !kind.has(subresource) => return Err(ApiStatus::method_not_allowed()),
             Some(Subresource::Status) => WriteScope::Status,
+            Some(Subresource::EphemeralContainers) => WriteScope::EphemeralContainers,
+            Some(Subresource::Resize) => WriteScope::Resize,
             Some(Subresource::Scale) => {
                 let scope = WriteScope::Main;
                 let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };

@@ -140,6 +140,11 @@ pub(crate) fn prepare_update(strategy: &dyn Strategy, new: &mut Value, old: &Val
         json::copy(new, old, &["status"]);
     }
     strategy.prepare_update(new, old);
+    update_generation(strategy, new, old);
+}
+
+/// Increments the generation if the update changes the fields that it counts.
+fn update_generation(strategy: &dyn Strategy, new: &mut Value, old: &Value) {
     if strategy.increments_generation(new, old) {
         let generation = i64_at(old, &["metadata", "generation"]).unwrap_or_default();
         set(new, &["metadata", "generation"], generation + 1);

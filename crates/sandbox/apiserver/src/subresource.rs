@@ -9,6 +9,8 @@ pub enum Subresource {
     Approval,
     /// `/binding`: assigns a pod to a node.
     Binding,
+    /// `/ephemeralcontainers`: adds containers to a running pod.
+    EphemeralContainers,
     /// `/eviction`: deletes a pod if its disruption budgets permit.
     Eviction,
     /// `/finalize`: finalizers of a namespace.
@@ -17,20 +19,24 @@ pub enum Subresource {
     Log,
     /// `/proxy` and paths below it: requests to a pod, or to a pod of a Service.
     Proxy,
+    /// `/resize`: CPU and memory of a pod's containers.
+    Resize,
     /// `/token`: a token of a service account.
     Token,
 }
 
 impl Subresource {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Approval,
         Self::Status,
         Self::Scale,
         Self::Binding,
+        Self::EphemeralContainers,
         Self::Eviction,
         Self::Finalize,
         Self::Log,
         Self::Proxy,
+        Self::Resize,
         Self::Token,
     ];
 
@@ -41,10 +47,12 @@ impl Subresource {
             Self::Scale => "scale",
             Self::Approval => "approval",
             Self::Binding => "binding",
+            Self::EphemeralContainers => "ephemeralcontainers",
             Self::Eviction => "eviction",
             Self::Finalize => "finalize",
             Self::Log => "log",
             Self::Proxy => "proxy",
+            Self::Resize => "resize",
             Self::Token => "token",
         }
     }

@@ -21,6 +21,7 @@ mod names;
 mod path;
 mod plain;
 mod pod;
+mod pod_parts;
 mod probe;
 mod read;
 mod security_context;
@@ -115,6 +116,8 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     }
     errors.0
 }
+
+pub(crate) use pod_parts::{ephemeral_containers, resize};
 
 /// Validates the spec of an object on create and update.
 fn content(kind: &str, object: &Value, errors: &mut Errors) {

@@ -58,7 +58,7 @@ use tracing::{debug, warn};
 use self::{
     events::Events,
     pod::{Context, Outcome, PodState, Work},
-    status::PodStatus,
+    status::{PodStatus, resources},
 };
 use crate::{
     api::{Api, Change, EventDraft, condition, field},
@@ -304,12 +304,21 @@ fn is_lost(api: &Api, node: &str) -> bool {
     node.is_ok_and(|node| condition(node.value(), "Ready").is_some_and(|ready| ready["status"] == "Unknown"))
 }
 
-/// Reports the generation of a pod that has changed since its start.
+/// Reports the generation of a pod that has changed since its start, and the resources of its containers.
 fn observe_generation(api: &Api, pod: &Object) {
     let generation = |path| pod.value().pointer(path).and_then(Value::as_i64);
     let (current, observed) = (generation("/metadata/generation"), generation("/status/observedGeneration"));
     if observed.is_some_and(|observed| Some(observed) < current) {
-        let patch = json!({ "status": { "observedGeneration": current } });
+        let statuses = pod.value().pointer("/status/containerStatuses").and_then(Value::as_array);
+        let resized = |status: &Value| {
+            let name = field(status, "/name");
+            Some(json!({ "name": name, "resources": resources(pod.value(), false, name)? }))
+        };
+        let statuses: Vec<Value> = statuses.into_iter().flatten().filter_map(resized).collect();
+        let mut patch = json!({ "status": { "observedGeneration": current } });
+        if !statuses.is_empty() {
+            patch["status"]["containerStatuses"] = statuses.into();
+        }
         if let Err(error) = api.patch_status(pod, &patch) {
             debug!(?pod, %error, "Failed to update pod status");
         }

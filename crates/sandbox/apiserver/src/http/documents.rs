@@ -325,9 +325,10 @@ fn proxy_options(definition: &Definition) -> &'static str {
 fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> ServedResource {
     let part = |part: &Subresource| {
         let (group, version, kind, verbs): (_, _, _, &'static [&'static str]) = match part {
-            Subresource::Approval | Subresource::Status => {
-                (group, version, definition.kind, &["get", "patch", "update"])
-            }
+            Subresource::Approval
+            | Subresource::EphemeralContainers
+            | Subresource::Resize
+            | Subresource::Status => (group, version, definition.kind, &["get", "patch", "update"]),
             Subresource::Scale => ("autoscaling", "v1", "Scale", &["get", "patch", "update"]),
             Subresource::Binding => ("", "v1", "Binding", &["create"]),
             // `kubectl drain` requires this group and version.

@@ -145,7 +145,7 @@ const HEALTH: [(&str, &[&str]); 3] = [
 ];
 
 /// Upstream's subresources of pods that are not implemented.
-const NOT_IMPLEMENTED: [&str; 5] = ["attach", "ephemeralcontainers", "exec", "portforward", "resize"];
+const NOT_IMPLEMENTED: [&str; 3] = ["attach", "exec", "portforward"];
 
 impl Route {
     /// Parses a path. `custom` is called for paths that are not of a built-in resource.

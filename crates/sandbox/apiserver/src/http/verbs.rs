@@ -64,7 +64,9 @@ impl ResourceRequest<'_> {
             (&Method::GET, None, _) if self.is_watch() => self.watch(),
             (&Method::GET, Some(_), None) if self.is_watch() => self.watch(),
             (&Method::GET, None, _) => self.list().await,
-            (&Method::GET, Some(_), None | Some(Subresource::Approval | Subresource::Status)) => {
+            (&Method::GET, Some(_), part)
+                if write_scope(part).is_ok_and(|scope| scope != WriteScope::Finalize) =>
+            {
                 self.get().await
             }
             (&Method::GET, Some(_), Some(Subresource::Scale)) => self.get_scale().await,
@@ -456,6 +458,8 @@ fn write_scope(subresource: Option<Subresource>) -> Result<WriteScope, ApiStatus
         None => Ok(WriteScope::Main),
         Some(Subresource::Approval | Subresource::Status) => Ok(WriteScope::Status),
         Some(Subresource::Finalize) => Ok(WriteScope::Finalize),
+        Some(Subresource::EphemeralContainers) => Ok(WriteScope::EphemeralContainers),
+        Some(Subresource::Resize) => Ok(WriteScope::Resize),
         Some(_) => Err(ApiStatus::method_not_allowed()),
     }
 }

@@ -42,7 +42,12 @@ impl Registry {
                 remove(&mut config, &["status"]);
             }
             WriteScope::Status => drop(remove(&mut config, &["spec"])),
-            WriteScope::Main | WriteScope::Finalize => {}
+            WriteScope::EphemeralContainers => {
+                let added = remove(&mut config, &["spec", "ephemeralContainers"]);
+                remove(&mut config, &["spec"]);
+                added.into_iter().for_each(|added| set(&mut config, &["spec", "ephemeralContainers"], added));
+            }
+            WriteScope::Main | WriteScope::Finalize | WriteScope::Resize => {}
         }
 
         let time = self.time(admission);

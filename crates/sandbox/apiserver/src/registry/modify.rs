@@ -17,6 +17,7 @@ use crate::{
     store::{self, Commit, Decision, UpdateResult},
     strategy,
     strict::{self, DecodeError, Decoded},
+    validate,
 };
 
 /// Part of an object that a write changes.
@@ -28,6 +29,10 @@ pub(crate) enum WriteScope {
     Status,
     /// A namespace's `spec.finalizers`.
     Finalize,
+    /// A pod's `spec.ephemeralContainers`.
+    EphemeralContainers,
+    /// Resources of a pod's containers.
+    Resize,
 }
 
 impl WriteScope {
@@ -36,6 +41,8 @@ impl WriteScope {
             Self::Main => "",
             Self::Status => "status",
             Self::Finalize => "finalize",
+            Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Resize => "resize",
         }
     }
 }
@@ -293,6 +300,8 @@ fn next_state(
         WriteScope::Main => kind.validate_update(&new, shown),
         WriteScope::Status => kind.validate_status_update(&new, shown),
         WriteScope::Finalize => Vec::new(),
+        WriteScope::EphemeralContainers => validate::ephemeral_containers(&new, shown),
+        WriteScope::Resize => validate::resize(&new, shown),
     };
     if !errors.is_empty() {
         return Err(ApiStatus::invalid(resource.kind(), resource.group(), name, &errors));
@@ -344,6 +353,8 @@ fn prepare(target: WriteTarget<'_>, old: &Object, shown: &Value, new: &mut Value
             }
             set(new, &["spec", "finalizers"], finalizers);
         }
+        WriteScope::EphemeralContainers => strategy::pod::prepare_ephemeral_containers(new, shown),
+        WriteScope::Resize => strategy::pod::prepare_resize(new, shown),
     }
     // Those of the old version may have been restored.
     apply::take_managed_fields(new);

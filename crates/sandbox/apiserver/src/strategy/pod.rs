@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Strategy;
+use super::{Strategy, update_generation};
 use crate::{
     json::{at, copy, i64_at, list_at, str_at},
     selectable_field::SelectableField,
@@ -66,10 +66,42 @@ impl Strategy for Pod {
     }
 }
 
+/// Restores what a write of the ephemeral containers does not change.
+///
+/// Upstream counterpart: `dropNonEphemeralContainerUpdates`.
+pub(crate) fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
+    let sent = std::mem::replace(new, old.clone());
+    copy(new, &sent, &["spec", "ephemeralContainers"]);
+    update_generation(&Pod, new, old);
+}
+
+/// Restores what a resize does not change. Containers that are added, removed, renamed or reordered are left to validation.
+///
+/// Upstream counterpart: `dropNonResizeUpdates`.
+pub(crate) fn prepare_resize(new: &mut Value, old: &Value) {
+    let lists = ["containers", "initContainers"];
+    let names =
+        |pod, list| list_at(pod, &["spec", list]).iter().map(|container| str_at(container, &["name"]));
+    if lists.iter().any(|list| !names(new, list).eq(names(old, list))) {
+        return;
+    }
+    let sent = std::mem::replace(new, old.clone());
+    copy(new, &sent, &["spec", "resources"]);
+    for list in lists {
+        let sent = list_at(&sent, &["spec", list]);
+        let containers = new.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+        for (container, sent) in containers.into_iter().flatten().zip(sent) {
+            copy(container, sent, &["resources"]);
+            copy(container, sent, &["resizePolicy"]);
+        }
+    }
+    update_generation(&Pod, new, old);
+}
+
 /// Returns the QoS class of a pod.
 ///
 /// Upstream counterpart: `qos.ComputePodQOS`.
-fn qos_class(pod: &Value) -> &'static str {
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let containers = ["containers", "initContainers"].map(|list| list_at(pod, &["spec", list]));
     let amounts = |container, kind| at(container, &["resources", kind]).and_then(Value::as_object);
     let is_some = |amount: &Value| !matches!(amount.as_str(), Some("0"));

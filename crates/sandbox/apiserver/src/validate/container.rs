@@ -12,12 +12,26 @@ use super::{
     read::{entries, get, given, integer, list, map, text},
     security_context::security_context,
 };
+use crate::json::semantically_equal;
 
 /// Properties of a pod that its containers refer to.
 struct PodContext<'a> {
     volumes: &'a BTreeSet<&'a str>,
-    is_init: bool,
+    /// Field of the spec that contains the container.
+    field: &'static str,
 }
+
+/// Fields that an ephemeral container must not have, in upstream's order.
+const NOT_EPHEMERAL: [&str; 8] = [
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+];
 
 /// Validates all containers of a pod spec.
 pub(super) fn containers<'a>(
@@ -30,10 +44,9 @@ pub(super) fn containers<'a>(
     if list(spec, "containers").is_empty() {
         errors.required(&path.child("containers"), "");
     }
-    for (field, is_init) in [("containers", false), ("initContainers", true), ("ephemeralContainers", false)]
-    {
+    for field in ["containers", "initContainers", "ephemeralContainers"] {
         let path = path.child(field);
-        let context = PodContext { volumes, is_init };
+        let context = PodContext { volumes, field };
         for (index, value) in list(spec, field).iter().enumerate() {
             let path = path.index(index);
             container(value, &path, &context, errors);
@@ -41,9 +54,37 @@ pub(super) fn containers<'a>(
             if !name.is_empty() && !names.insert(name) {
                 errors.duplicate(&path.child("name"), name);
             }
+            if field == "ephemeralContainers" {
+                ephemeral(value, spec, &path, errors);
+            }
         }
     }
     host_ports(spec, path, errors);
+}
+
+/// Validates what an ephemeral container must not have.
+///
+/// Upstream counterpart: `validateEphemeralContainers`.
+fn ephemeral(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const DETAIL: &str = "cannot be set for an Ephemeral Container";
+    let target = text(container, "targetContainerName");
+    let others = ["containers", "initContainers"].into_iter().flat_map(|field| list(spec, field));
+    if !target.is_empty() && !others.into_iter().any(|other| text(other, "name") == target) {
+        errors.not_found(&path.child("targetContainerName"), target);
+    }
+    for field in NOT_EPHEMERAL {
+        if !semantically_equal(container.get(field), None) {
+            errors.forbidden(&path.child(field), DETAIL);
+        }
+    }
+    let mounts = path.child("volumeMounts");
+    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
+        for field in ["subPath", "subPathExpr"] {
+            if !text(mount, field).is_empty() {
+                errors.forbidden(&mounts.index(index).child(field), DETAIL);
+            }
+        }
+    }
 }
 
 fn container(container: &Value, path: &Path<'_>, context: &PodContext<'_>, errors: &mut Errors) {
@@ -69,7 +110,9 @@ fn container(container: &Value, path: &Path<'_>, context: &PodContext<'_>, error
     resources(get(container, "resources"), &path.child("resources"), errors);
     security_context(get(container, "securityContext"), &path.child("securityContext"), errors);
     let restarts = text(container, "restartPolicy") == "Always";
-    if context.is_init && !restarts {
+    if context.field == "ephemeralContainers" {
+        // Probes are not allowed.
+    } else if context.field == "initContainers" && !restarts {
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if given(container, field).is_some() {
                 let detail = "may not be set for init containers without restartPolicy=Always";

@@ -17,7 +17,7 @@ use super::{
     volume,
 };
 
-const SPEC: Path<'static> = Path::new("spec");
+pub(super) const SPEC: Path<'static> = Path::new("spec");
 
 /// Upstream's message about changes of immutable fields of a pod's spec.
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -140,7 +140,7 @@ fn tolerations_update(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 /// Validates the spec of a pod or pod template.
-fn pod_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn pod_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let volumes = volume::volumes(list(spec, "volumes"), &path.child("volumes"), errors);
     container::containers(spec, path, &volumes, errors);
     errors.one_of(

@@ -90,7 +90,15 @@ impl PodStatus<'_> {
             let (uid, initializing) = (field(pod, "/metadata/uid"), self.has_init_containers());
             let statuses = |init: bool| -> Value {
                 let some = self.containers.iter().filter(|one| (one.role != Role::App) == init);
-                some.map(|container| container.status(uid, initializing)).collect()
+                let status = |container: &Container| {
+                    let mut status = container.status(uid, initializing);
+                    // The API server refuses to resize a pod whose kubelet does not report them.
+                    if let Some(resources) = resources(pod, init, &container.name) {
+                        status["resources"] = resources.clone();
+                    }
+                    status
+                };
+                some.map(status).collect()
             };
             status["containerStatuses"] = statuses(false);
             if initializing {
@@ -223,4 +231,11 @@ impl PodStatus<'_> {
             "lastProbeTime": null, "lastTransitionTime": since,
         })
     }
+}
+
+/// Resources of a container, if it has any.
+pub(super) fn resources<'a>(pod: &'a Value, init: bool, name: &str) -> Option<&'a Value> {
+    let containers = pod.pointer(if init { "/spec/initContainers" } else { "/spec/containers" })?;
+    let container = containers.as_array()?.iter().find(|container| container["name"] == name)?;
+    container.get("resources").filter(|resources| resources.as_object().is_some_and(|map| !map.is_empty()))
 }

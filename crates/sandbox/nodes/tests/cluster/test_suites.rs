@@ -100,6 +100,29 @@ async fn kubelets_report_the_observed_generation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn kubelets_report_resized_containers() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(1);
+    let TestServer { server, clock, .. } = &test;
+    let container = |cpu: &str| json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } });
+    let mut object = pod("p", "nginx:1");
+    object["spec"]["containers"][0]["resources"] = container("100m")["resources"].clone();
+    create(server, Resource::PODS, object);
+    clock.sleep(STARTED).await;
+    let reported = || {
+        let statuses = get(server, Resource::PODS, "p")["status"]["containerStatuses"].clone();
+        assert_eq!(statuses.as_array().unwrap().len(), 1);
+        statuses[0]["resources"].clone()
+    };
+    assert_eq!(reported(), container("100m")["resources"]);
+    let patch = Patch::strategic(json!({ "spec": { "containers": [container("200m")] } }));
+    let (part, options) = (Some(Subresource::Resize), WriteOptions::default());
+    server.patch(Resource::PODS, "default", "p", part, patch, &options).unwrap();
+    clock.sleep(STARTED).await;
+    assert_eq!(reported(), container("200m")["resources"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_fail_after_their_active_deadline() {
     let test = TestServer::new();
     let _sandbox = test.run_sandbox(1);
