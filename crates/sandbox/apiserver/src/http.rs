@@ -17,6 +17,7 @@ mod fault;
 mod faults;
 mod freshness;
 mod list;
+mod log;
 mod media;
 mod options;
 mod program;

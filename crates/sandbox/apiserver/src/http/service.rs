@@ -247,7 +247,11 @@ impl Exchange {
         response::warn(&mut response, &self.seat.take_warnings());
         self.report(response.status().as_u16(), failure, revision_before, revision_after);
         match &self.route {
-            Ok(Route::Object(target)) if protobuf::is_requested(&accepted(&self.parts.headers), target) => {
+            // A log is text, which may have no end yet.
+            Ok(Route::Object(target))
+                if target.subresource != Some(Subresource::Log)
+                    && protobuf::is_requested(&accepted(&self.parts.headers), target) =>
+            {
                 protobuf::convert(response, self.is_watch()).await
             }
             _ => response,

@@ -23,9 +23,9 @@ use super::{
     watch::watch,
 };
 use crate::{
-    ApiServer, ApiStatus, Object, Resource, StatusDetails, Subresource, WriteOptions,
+    ApiServer, ApiStatus, Object, StatusDetails, Subresource, WriteOptions,
     admission::Admission,
-    json::{bool_at, i64_at, list_at, set, str_at},
+    json::{i64_at, set, str_at},
     registry::{Deleted, Patch, WriteScope, WriteTarget, Written, check_namespace, scale_of},
     service_account::DEFAULT_EXPIRATION,
     store::WatchCache,
@@ -408,48 +408,6 @@ impl ResourceRequest<'_> {
         }
         let kind = str_at(body, &["kind"]);
         Err(ApiStatus::bad_request(format!("name in URL does not match name in {kind} object")))
-    }
-
-    fn log(&self) -> Result<ApiResponse, ApiStatus> {
-        let name = self.target.name();
-        let pod = self.server.get(Resource::PODS, &self.target.namespace, name)?;
-        let names =
-            |list| list_at(pod.value(), &["spec", list]).iter().map(|container| str_at(container, &["name"]));
-        let containers: Vec<&str> = names("containers").collect();
-        let container = match (self.query.get("container"), containers.as_slice()) {
-            (Some(given), _)
-                if containers.contains(&given) || names("initContainers").any(|name| name == given) =>
-            {
-                given
-            }
-            (Some(given), _) => {
-                return Err(ApiStatus::bad_request(format!("container {given} is not valid for pod {name}")));
-            }
-            (None, [only]) => *only,
-            (None, several) => {
-                let choices = several.join(" ");
-                return Err(ApiStatus::bad_request(format!(
-                    "a container name must be specified for pod {name}, choose one of: [{choices}]"
-                )));
-            }
-        };
-        let statuses = ["containerStatuses", "initContainerStatuses"];
-        let mut statuses = statuses.iter().flat_map(|list| list_at(pod.value(), &["status", list]));
-        let status = statuses.find(|status| str_at(status, &["name"]) == container);
-        let started = status.is_some_and(|status| {
-            bool_at(status, &["started"])
-                || ["running", "terminated"].iter().any(|state| !status["state"][state].is_null())
-        });
-        if !started {
-            let reason = status
-                .map(|status| str_at(status, &["state", "waiting", "reason"]))
-                .filter(|why| !why.is_empty());
-            let reason = reason.unwrap_or("ContainerCreating");
-            return Err(ApiStatus::bad_request(format!(
-                "container {container:?} in pod {name:?} is waiting to start: {reason}"
-            )));
-        }
-        Ok(response::text((self.server.config.logs)(&pod, container)))
     }
 }
 

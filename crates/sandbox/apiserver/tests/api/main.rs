@@ -15,6 +15,7 @@ mod faults;
 mod kube;
 mod lagging;
 mod lean_types;
+mod logs;
 mod negotiation;
 mod pods;
 mod quotas;

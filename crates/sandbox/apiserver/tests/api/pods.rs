@@ -1,4 +1,4 @@
-//! Pods: admission, graceful deletion, binding, eviction, logs.
+//! Pods: admission, graceful deletion, binding, eviction.
 
 use serde_json::{Value, json};
 
@@ -158,18 +158,4 @@ async fn eviction_respects_disruption_budget() {
     assert!(conditions.iter().any(|condition| condition["type"] == "DisruptionTarget"), "{conditions:?}");
     let budget = client.get(&format!("{budgets}/b")).await.expect(200);
     assert_eq!(budget["status"]["disruptionsAllowed"], json!(0), "spent");
-}
-
-#[tokio::test]
-async fn log_is_simulated() {
-    let client = Client::new();
-    client.post(PODS, &pod("p")).await.expect(201);
-    let message = client.get(&format!("{P}/log")).await.refused(400, "BadRequest");
-    assert_eq!(message, "container \"c\" in pod \"p\" is waiting to start: ContainerCreating");
-    let client = running().await;
-    let log = client.get(&format!("{P}/log?container=c")).await;
-    assert_eq!((log.code, log.header("content-type")), (200, "text/plain; charset=utf-8"));
-    assert!(log.text.starts_with("(simulated)"), "{}", log.text);
-    client.get(&format!("{P}/log?container=x")).await.refused(400, "BadRequest");
-    client.get(&format!("{P}/exec?command=ls")).await.refused(501, "NotImplemented");
 }

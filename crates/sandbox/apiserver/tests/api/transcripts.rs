@@ -38,5 +38,5 @@ macro_rules! transcripts {
 transcripts! { policies rules }
 
 transcripts! {
-    objects patches paths pod_subresources pods rbac regexes reviews selectable_fields stored tokens versions webhooks
+    logs objects patches paths pod_subresources pods rbac regexes reviews selectable_fields stored tokens versions webhooks
 }

@@ -1,0 +1,242 @@
+//! Logs of containers.
+//!
+//! Upstream counterpart: `LogREST`, `LogLocation`, and `ReadLogs` of the kubelet.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    query::Query,
+    response::{self, ApiResponse},
+    verbs::ResourceRequest,
+};
+use crate::{
+    ApiStatus, FieldSelector, Object, Selection, WatchEvent, WatchStart, Watcher,
+    field_error::{ErrorType, FieldError},
+    json::{at, bool_at, list_at, str_at},
+};
+
+/// Fields of a pod's spec with containers, and the fields of its status with their states.
+const CONTAINERS: [(&str, &str); 3] = [
+    ("initContainers", "initContainerStatuses"),
+    ("containers", "containerStatuses"),
+    ("ephemeralContainers", "ephemeralContainerStatuses"),
+];
+
+/// Upstream counterpart: `PodLogOptions`.
+#[derive(Debug, Default)]
+struct LogOptions {
+    /// Number of lines at the end.
+    tail: Option<usize>,
+    /// Maximum number of bytes.
+    limit: Option<usize>,
+    /// Time before which lines are left out.
+    since: Option<Timestamp>,
+    timestamps: bool,
+    follow: bool,
+    previous: bool,
+}
+
+impl LogOptions {
+    fn parse(query: &Query, pod: &str, now: Timestamp) -> Result<Self, ApiStatus> {
+        let mut errors = Vec::new();
+        let mut error = |field: &str, error_type, value: Option<i64>, detail: &str| {
+            let (field, detail) = (field.to_owned(), detail.to_owned());
+            errors.push(FieldError { field, error_type, value: value.map(Value::from), detail });
+        };
+        let (tail, limit) = (query.number("tailLines")?, query.number("limitBytes")?);
+        let seconds = query.number("sinceSeconds")?;
+        let time = query.get("sinceTime").map(str::parse::<Timestamp>).transpose().map_err(|cause| {
+            let given = query.get("sinceTime").unwrap_or_default();
+            ApiStatus::bad_request(format!(
+                "parsing time {given:?} as \"2006-01-02T15:04:05Z07:00\": {cause}"
+            ))
+        })?;
+        if tail.is_some_and(|tail| tail < 0) {
+            error("tailLines", ErrorType::Invalid, tail, "must be greater than or equal to 0");
+        }
+        if limit.is_some_and(|limit| limit < 1) {
+            error("limitBytes", ErrorType::Invalid, limit, "must be greater than 0");
+        }
+        if seconds.is_some() && time.is_some() {
+            let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+            error("[]", ErrorType::Forbidden, None, detail);
+        } else if seconds.is_some_and(|seconds| seconds < 1) {
+            error("sinceSeconds", ErrorType::Invalid, seconds, "must be greater than 0");
+        }
+        if query.get("stream").is_some() {
+            error("stream", ErrorType::Forbidden, None, "may not be specified");
+        }
+        if !errors.is_empty() {
+            return Err(ApiStatus::invalid("PodLogOptions", "", pod, &errors));
+        }
+        let number = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+        let ago = |seconds| now.saturating_sub(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MIN);
+        let flag = |name| query.flag(name).unwrap_or_default();
+        Ok(Self {
+            tail: tail.map(number),
+            limit: limit.map(number),
+            since: time.or_else(|| seconds.map(ago)),
+            timestamps: flag("timestamps"),
+            follow: flag("follow"),
+            previous: flag("previous"),
+        })
+    }
+
+    /// Returns the requested part of a log whose lines have the time `started`.
+    fn select(&self, log: &str, started: &str) -> String {
+        let is_older = |since: Timestamp| started.parse().is_ok_and(|started: Timestamp| started < since);
+        if self.since.is_some_and(is_older) {
+            return String::new();
+        }
+        let lines: Vec<&str> = log.split_inclusive('\n').collect();
+        let skipped = self.tail.map_or(0, |tail| lines.len().saturating_sub(tail));
+        let mut text = String::new();
+        for line in lines.into_iter().skip(skipped) {
+            if self.timestamps {
+                text += started;
+                text.push(' ');
+            }
+            text += line;
+        }
+        text
+    }
+}
+
+impl ResourceRequest<'_> {
+    /// Returns the log of a container. All lines have the time at which the container started.
+    pub(super) fn log(&self) -> Result<ApiResponse, ApiStatus> {
+        let target = self.target;
+        let (server, name) = (self.server, target.name());
+        let options = LogOptions::parse(self.query, name, server.config.clock.now())?;
+        let pod = server.get(target.resource(), &target.namespace, name)?;
+        let container = container_of(&pod, self.query.get("container"))?;
+        if str_at(pod.value(), &["spec", "nodeName"]).is_empty() {
+            let mut response = response::text(Bytes::new());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return Ok(response);
+        }
+        let started = started(&pod, container, options.previous)?;
+        let mut text = options.select(&(server.config.logs)(&pod, container), started).into_bytes();
+        let is_cut = options.limit.is_some_and(|limit| text.len() >= limit);
+        text.truncate(options.limit.unwrap_or(usize::MAX));
+        if !options.follow || is_cut || !is_running(&pod, container) {
+            return Ok(response::text(text));
+        }
+        let fields = FieldSelector::parse_for(&format!("metadata.name={name}"), &target.kind)
+            .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
+        let selection = Selection { fields, ..Selection::default() };
+        let start = WatchStart::After(pod.revision());
+        let watcher = server.watch_selected(target.resource(), Some(&target.namespace), selection, start);
+        let (container, shutdown) = (container.to_owned(), self.shutdown.clone());
+        let follow = Follow { text: Some(text.into()), watcher, container, shutdown };
+        let frames = stream::unfold(follow, async |mut follow| {
+            let text = follow.next().await?;
+            Some((Ok::<_, Infallible>(Frame::data(text)), follow))
+        });
+        let (parts, _) = response::text(Bytes::new()).into_parts();
+        Ok(ApiResponse::from_parts(parts, StreamBody::new(frames).boxed_unsync()))
+    }
+}
+
+/// Log that ends with its container.
+struct Follow {
+    /// Text that was not sent yet.
+    text: Option<Bytes>,
+    watcher: Watcher,
+    container: String,
+    shutdown: CancellationToken,
+}
+
+impl Follow {
+    /// Returns the text, and then waits for the end of the container.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(text) = self.text.take() {
+            return Some(text);
+        }
+        loop {
+            let event = tokio::select! {
+                event = self.watcher.next() => event,
+                () = self.shutdown.cancelled() => return None,
+            };
+            match event {
+                Ok(WatchEvent::Added(pod) | WatchEvent::Modified(pod))
+                    if is_running(&pod, &self.container) => {}
+                Ok(WatchEvent::InitialEventsEnd(_)) => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// Returns the container of a log.
+///
+/// Upstream counterpart: `validateContainer`.
+fn container_of<'a>(pod: &'a Object, given: Option<&'a str>) -> Result<&'a str, ApiStatus> {
+    let names = |list| list_at(pod.value(), &["spec", list]).iter().map(|one| str_at(one, &["name"]));
+    let mut all = CONTAINERS.iter().flat_map(|(list, _)| names(list));
+    let name = pod.name();
+    if let Some(given) = given {
+        let invalid = || ApiStatus::bad_request(format!("container {given} is not valid for pod {name}"));
+        return all.find(|known| *known == given).ok_or_else(invalid);
+    }
+    match names("containers").collect::<Vec<_>>().as_slice() {
+        [only] => Ok(*only),
+        _ => {
+            let choices: Vec<&str> = all.collect();
+            Err(ApiStatus::bad_request(format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                choices.join(" ")
+            )))
+        }
+    }
+}
+
+fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
+    let statuses = CONTAINERS.iter().flat_map(|(_, list)| list_at(pod.value(), &["status", list]));
+    statuses.into_iter().find(|status| str_at(status, &["name"]) == container)
+}
+
+fn is_running(pod: &Object, container: &str) -> bool {
+    status_of(pod, container).is_some_and(|status| at(status, &["state", "running"]).is_some())
+}
+
+/// Returns the time at which the container, or its previous run, started.
+///
+/// Upstream counterpart: `validateContainerLogStatus` of the kubelet.
+fn started<'a>(pod: &'a Object, container: &str, previous: bool) -> Result<&'a str, ApiStatus> {
+    let (name, status) = (pod.name(), status_of(pod, container).unwrap_or(&Value::Null));
+    let last = at(status, &["lastState", "terminated"]);
+    if previous {
+        let missing = || {
+            ApiStatus::bad_request(format!(
+                "previous terminated container {container:?} in pod {name:?} not found"
+            ))
+        };
+        return last.map(|last| str_at(last, &["startedAt"])).ok_or_else(missing);
+    }
+    let current = ["running", "terminated"].iter().find_map(|state| at(status, &["state", state]));
+    match current.or(last) {
+        Some(run) => Ok(str_at(run, &["startedAt"])),
+        None if bool_at(status, &["started"]) => Ok(""),
+        None => {
+            let reason = match str_at(status, &["state", "waiting", "reason"]) {
+                "" => "ContainerCreating",
+                "ErrImagePull" => "image can't be pulled",
+                "ImagePullBackOff" => "trying and failing to pull image",
+                reason => reason,
+            };
+            Err(ApiStatus::bad_request(format!(
+                "container {container:?} in pod {name:?} is waiting to start: {reason}"
+            )))
+        }
+    }
+}
