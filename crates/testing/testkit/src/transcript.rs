@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, sync::LazyLock};
 
 use regex::Regex;
+use serde_json::Value;
 
 /// Requests and their responses, as text that a test replays on another server.
 ///
@@ -10,11 +11,14 @@ use regex::Regex;
 /// |---|---|
 /// | `METHOD PATH [TYPE] [@USER[,GROUP…]]` | request; the media type of the body is JSON by default; impersonated user |
 /// | `> BODY` | its body |
-/// | `< CODE BODY` | its response, [normalized](normalized) |
+/// | `< CODE BODY` | its response, [normalized](normalized), or only its [managed fields](managed_fields) |
 ///
 /// Other lines are comments.
 #[derive(Debug, Clone, Copy)]
-pub struct Transcript<'a>(&'a str);
+pub struct Transcript<'a> {
+    text: &'a str,
+    normalize: fn(u16, &str) -> String,
+}
 
 /// Request of a [`Transcript`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,13 +41,25 @@ impl<'a> Transcript<'a> {
     /// Transcript with this text.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
-        Self(text)
+        Self { text, normalize: normalized }
+    }
+
+    /// Transcript with this text, whose responses consist of managed fields.
+    #[must_use]
+    pub fn of_managed_fields(text: &'a str) -> Self {
+        Self { text, normalize: managed_fields }
+    }
+
+    /// Returns a response in the form of the transcript.
+    #[must_use]
+    pub fn normalized(self, code: u16, body: &str) -> String {
+        (self.normalize)(code, body)
     }
 
     /// Sends the requests, and returns the text with the responses of `send`: code and body.
     pub async fn replay(self, mut send: impl AsyncFnMut(TranscriptRequest<'a>) -> (u16, String)) -> String {
         let mut text = String::new();
-        let mut lines = self.0.lines().peekable();
+        let mut lines = self.text.lines().peekable();
         while let Some(line) = lines.next() {
             text += line;
             text.push('\n');
@@ -57,7 +73,7 @@ impl<'a> Transcript<'a> {
                 request.response = &response[2..];
             }
             let (code, body) = send(request).await;
-            writeln!(text, "< {}", normalized(code, &body)).unwrap();
+            writeln!(text, "< {}", self.normalized(code, &body)).unwrap();
         }
         text
     }
@@ -70,7 +86,7 @@ impl<'a> Transcript<'a> {
     pub fn assert_equal(self, replayed: &str) {
         let mut differences = String::new();
         let mut request = [""; 2];
-        for (expected, found) in self.0.lines().zip(replayed.lines()) {
+        for (expected, found) in self.text.lines().zip(replayed.lines()) {
             if parse(found).is_some() {
                 request = [found, ""];
             } else if found.starts_with("> ") {
@@ -82,7 +98,7 @@ impl<'a> Transcript<'a> {
             }
         }
         assert!(differences.is_empty(), "{differences}");
-        assert_eq!(self.0, replayed);
+        assert_eq!(self.text, replayed);
     }
 }
 
@@ -131,6 +147,29 @@ pub fn normalized(code: u16, body: &str) -> String {
     VALUES.iter().fold(text, |text, (pattern, value)| pattern.replace_all(&text, *value).into_owned())
 }
 
+/// Returns the managed fields of a response in one line, without their times, or the [normalized] response if it is no
+/// object. The entries are sorted, because their order depends on times.
+#[must_use]
+pub fn managed_fields(code: u16, body: &str) -> String {
+    let object: Value = serde_json::from_str(body).unwrap_or_default();
+    let Some(metadata) =
+        object.get("metadata").filter(|_| object["kind"] != "Status" && object["kind"] != "Scale")
+    else {
+        return normalized(code, body);
+    };
+    let entries = metadata["managedFields"].as_array().into_iter().flatten().map(|entry| {
+        let words = ["manager", "operation", "apiVersion", "subresource", "time"].map(|name| match name {
+            "time" => entry.get(name).map(|_| "TIME"),
+            _ => entry.get(name).and_then(Value::as_str),
+        });
+        let words: Vec<&str> = words.into_iter().flatten().collect();
+        format!(" | {} {}", words.join(" "), entry["fieldsV1"])
+    });
+    let mut entries: Vec<String> = entries.collect();
+    entries.sort();
+    format!("{code}{}", entries.concat())
+}
+
 fn without_managed_fields(body: &str) -> String {
     const MEMBER: &str = "\"managedFields\":[";
     let Some((before, rest)) = body.split_once(MEMBER) else { return body.to_owned() };
@@ -162,6 +201,18 @@ mod tests {
         );
         let middle = r#"{"managedFields":[[]],"name":"a"}"#;
         assert_eq!(normalized(201, middle), r#"201 {"name":"a"}"#);
+    }
+
+    #[test]
+    fn managed_fields_are_sorted() {
+        let body = r#"{"kind":"Pod","metadata":{"managedFields":[
+            {"manager":"b","operation":"Update","apiVersion":"v1","time":"x","fieldsV1":{"f:a":{}},"subresource":"status"},
+            {"manager":"a","operation":"Apply","apiVersion":"v1","fieldsV1":{}}]}}"#;
+        assert_eq!(managed_fields(200, body), r#"200 | a Apply v1 {} | b Update v1 status TIME {"f:a":{}}"#);
+        assert_eq!(
+            managed_fields(404, r#"{"kind":"Status","metadata":{}}"#),
+            r#"404 {"kind":"Status","metadata":{}}"#
+        );
     }
 
     #[tokio::test]
