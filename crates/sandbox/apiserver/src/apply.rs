@@ -1,21 +1,28 @@
-//! Server-side apply: ownership of fields and its conflicts.
+//! Ownership of fields, server-side apply and its conflicts.
 //!
 //! [`apply`] merges an applied configuration into an object. [`track`] records the changes of other writes. Both read
 //! and write `metadata.managedFields` through [`Managers`]. Storage and HTTP are elsewhere.
 //!
-//! Managed fields exist from the first server-side apply on. The fields before it belong to `before-first-apply`.
-//! Upstream does the same with a different default: its `ProbabilisticSkipNonAppliedManager` tracks objects from their
-//! creation with probability 1, here 0. DEVIATION: objects that were never applied have no managedFields, which keeps
-//! writes and watch events small.
+//! Objects have managed fields from their creation on. If [`ApiServerConfig::managed_fields`] is `false`, they have them
+//! from their first server-side apply on, as with upstream's `SkipNonAppliedManager`. The fields before it belong to
+//! `before-first-apply`.
 //!
 //! Upstream counterpart: `apimachinery/pkg/util/managedfields` with `structured-merge-diff/merge`.
+//!
+//! [`ApiServerConfig::managed_fields`]: crate::ApiServerConfig::managed_fields
 
 mod managers;
+mod reset;
 mod set;
 #[cfg(test)]
 mod tests;
 mod topology;
 mod walk;
+
+use std::{
+    borrow::Cow,
+    sync::{LazyLock, OnceLock},
+};
 
 use serde_json::{Value, json};
 
@@ -26,9 +33,10 @@ pub(crate) use topology::associative_list;
 use walk::{Comparison, compare, field_set, merge, remove_items, validation_error};
 
 use crate::{
-    ApiStatus, StatusCause, StatusDetails, StatusReason,
+    ApiStatus, Resource, StatusCause, StatusDetails, StatusReason,
     json::{at, remove, set as put, str_at},
     kind::{Kind, group_version_kind},
+    resource::ServedVersion,
     schema::SCHEMA,
 };
 
@@ -52,18 +60,19 @@ const STRIPPED_FIELDS: [&[&str]; 11] = [
     &["f:metadata", "f:clusterName"],
 ];
 
-fn strip_fields(mut set: Set) -> Set {
-    set.members.remove("f:metadata");
+fn strip_fields(set: &mut Set) {
+    set::remove_end(set, "f:metadata");
     for path in STRIPPED_FIELDS {
-        set.remove(path);
+        set::remove(set, path);
     }
-    set
 }
 
 /// Manager, operation and resource of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer<'a> {
     pub(crate) kind: &'a Kind,
+    /// Version of the request, if it is another than that of `kind`.
+    pub(crate) served_version: Option<ServedVersion>,
     pub(crate) manager: &'a str,
     /// Subresource, or empty.
     pub(crate) subresource: &'a str,
@@ -71,26 +80,90 @@ pub(crate) struct Writer<'a> {
     pub(crate) time: &'a str,
 }
 
-/// Returns the topology of the objects of a kind.
-fn topology_of(kind: &Kind) -> Option<Topology<'_>> {
-    match &kind.custom {
-        Some(custom) => Some(Topology::Object(&custom.schema)),
-        None => SCHEMA.kind(kind.api_version(), kind.name()).map(Topology::Struct),
-    }
-}
-
 impl<'a> Writer<'a> {
-    fn topology(&self) -> Option<Topology<'a>> {
-        topology_of(self.kind)
+    fn api_version(&self) -> &'a str {
+        match self.served_version {
+            Some(version) => version.api_version(),
+            None => self.kind.api_version(),
+        }
     }
 
     fn as_manager(&self, applied: bool) -> Manager {
         Manager {
             name: self.manager.to_owned(),
             applied,
-            api_version: self.kind.api_version().to_owned(),
+            api_version: self.api_version().to_owned(),
             subresource: self.subresource.to_owned(),
         }
+    }
+
+    /// Removes the fields that the writer cannot own.
+    fn filter(&self, set: &mut Set) {
+        strip_fields(set);
+        for path in reset::reset_fields(self.kind, self.subresource) {
+            set::remove(set, path);
+        }
+    }
+}
+
+/// Returns the topology of a kind's objects in a version, and the version for a built-in kind if it is not that of `kind`.
+/// Returns `None` if there is no such version.
+fn version_of<'a>(kind: &'a Kind, api_version: &str) -> Option<(Topology<'a>, Option<ServedVersion>)> {
+    if let Some(custom) = &kind.custom {
+        return Some((Topology::Object(custom.schema_of(api_version)?), None));
+    }
+    let served =
+        || kind.resource.definition().served_versions.iter().find(|v| v.api_version() == api_version);
+    let version = if api_version == kind.api_version() { None } else { Some(*served()?) };
+    SCHEMA.kind(api_version, kind.name()).map(|id| (Topology::Struct(id), version))
+}
+
+/// Changes of a write in the versions that managers have used. An object is in the version of the kind.
+///
+/// DEVIATION: for managers that wrote a custom resource in another version, it is not converted by a webhook.
+struct Changes<'a> {
+    writer: &'a Writer<'a>,
+    old: &'a Value,
+    new: &'a Value,
+    known: Vec<(String, Option<Comparison>)>,
+}
+
+impl<'a> Changes<'a> {
+    fn new(writer: &'a Writer<'a>, old: &'a Value, new: &'a Value) -> Self {
+        Self { writer, old, new, known: Vec::new() }
+    }
+
+    /// Returns the changes in a version. Returns `None` if it does not exist.
+    fn in_version(&mut self, api_version: &str) -> Option<&Comparison> {
+        let position = self.known.iter().position(|(known, _)| known == api_version);
+        let position = position.unwrap_or_else(|| {
+            self.known.push((api_version.to_owned(), self.compare(api_version)));
+            self.known.len() - 1
+        });
+        self.known.get(position).and_then(|(_, change)| change.as_ref())
+    }
+
+    fn compare(&self, api_version: &str) -> Option<Comparison> {
+        let (topology, version) = version_of(self.writer.kind, api_version)?;
+        let converted = |object: &'a Value| match version {
+            Some(version) => Cow::Owned(version.convert_from_storage(object)),
+            None => Cow::Borrowed(object),
+        };
+        let mut change = compare(topology, &converted(self.old), &converted(self.new));
+        self.writer.filter(&mut change.written);
+        self.writer.filter(&mut change.removed);
+        Some(change)
+    }
+
+    /// The changes in the version of the writer.
+    fn own(&mut self) -> Option<&Comparison> {
+        self.in_version(self.writer.api_version())
+    }
+
+    fn into_own(mut self) -> Option<Comparison> {
+        self.own();
+        let api_version = self.writer.api_version();
+        self.known.into_iter().find(|(known, _)| known == api_version).and_then(|(_, change)| change)
     }
 }
 
@@ -99,41 +172,84 @@ pub(crate) fn take_managed_fields(object: &mut Value) -> Option<Value> {
     remove(object, &["metadata", "managedFields"])
 }
 
-/// Returns the managed fields after an Update from `old` to `new`, which has none. Returns `None` if the object has
-/// none. `sent` is the list in the request.
-pub(crate) fn track(old: &Value, new: &Value, sent: Option<&Value>, writer: Writer<'_>) -> Option<Value> {
+/// Members of a value except for one.
+fn members_but<'a>(value: &'a Value, name: &'static str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    value.as_object().into_iter().flatten().filter(move |(member, _)| *member != name)
+}
+
+/// `true` if two objects differ at most in their managed fields.
+pub(crate) fn equal_but_managed_fields(left: &Value, right: &Value) -> bool {
+    members_but(left, "metadata").eq(members_but(right, "metadata"))
+        && match (left.get("metadata"), right.get("metadata")) {
+            (Some(left), Some(right)) => {
+                members_but(left, "managedFields").eq(members_but(right, "managedFields"))
+            }
+            (left, right) => left == right,
+        }
+}
+
+/// `true` if a list that a client sent resets the managed fields.
+fn resets(sent: &Value) -> bool {
+    *sent == json!([]) || *sent == json!([{}])
+}
+
+/// `true` if a list of managed fields is valid.
+pub(crate) fn is_valid(list: &Value) -> bool {
+    Managers::parse(list.clone()).is_some()
+}
+
+/// Returns the managed fields after a create or an Update from `old` to `new`, which has none. `sent` is the list in the
+/// request. `is_tracked` is `true` if objects without managed fields get them.
+pub(crate) fn track(
+    old: &Value,
+    new: &Value,
+    sent: Option<Value>,
+    is_tracked: bool,
+    writer: Writer<'_>,
+) -> Option<Value> {
     let kept = at(old, &["metadata", "managedFields"]);
-    // Subresources cannot change the list. An empty or invalid list does not clear it, because older clients send
-    // such lists. A list of one empty entry clears it.
+    // Subresources cannot change the list. An invalid list does not change it.
     let sent = sent.filter(|_| writer.subresource.is_empty());
-    if sent.is_some_and(|sent| *sent == json!([{}])) {
+    if kept.is_none() && sent.is_none() && !is_tracked {
         return None;
     }
-    let mut managers = sent
-        .and_then(Managers::decode)
-        .filter(|managers| !managers.is_empty())
-        .or_else(|| kept.and_then(Managers::decode))
-        .filter(|managers| !managers.is_empty())?;
-    let comparison = compare(writer.topology()?, old, new);
-    update(&mut managers, &comparison, &writer);
+    let mut changes = Changes::new(&writer, old, new);
+    let mut managers = match sent {
+        Some(sent) if resets(&sent) => Managers::default(),
+        Some(sent) if kept != Some(&sent) => {
+            let sent = Managers::parse(sent).filter(|sent| !sent.is_empty());
+            sent.or_else(|| kept.cloned().map(Managers::read)).unwrap_or_default()
+        }
+        _ if changes.own().is_none_or(Comparison::is_empty) => return kept.cloned(),
+        Some(kept) => Managers::read(kept),
+        None => kept.cloned().map(Managers::read).unwrap_or_default(),
+    };
+    if managers.is_empty() && !is_tracked {
+        return None;
+    }
+    // As upstream, replicas without owner have none after a scale, and the entry of a scale has no time.
+    let is_scale = writer.subresource == "scale";
+    if is_scale && !changes.own().is_some_and(|change| managers.own_any(&change.written)) {
+        return kept.cloned();
+    }
+    update(&mut managers, changes, if is_scale { "" } else { writer.time });
     managers.cap_updaters();
     managers.encode()
 }
 
 /// `true` if two lists of managed fields differ only in times.
 pub(crate) fn equal_ignoring_times(left: &Value, right: &Value) -> bool {
-    Managers::decode(left).is_some_and(|left| {
-        Managers::decode(right).is_some_and(|right| left.without_times() == right.without_times())
-    })
+    let (Value::Array(left), Value::Array(right)) = (left, right) else { return false };
+    let equal = |(left, right)| members_but(left, "time").eq(members_but(right, "time"));
+    left.len() == right.len() && left.iter().zip(right).all(equal)
 }
 
 /// Records the changes of a writer: it owns the fields that it set; removed fields have no owner.
-fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
-    let written = change.added.union(&change.modified);
-    managers.remove_from_others(None, &written.union(&change.removed));
-    let taken = strip_fields(written);
-    if !taken.is_empty() {
-        managers.add(writer.as_manager(false), &taken, writer.time);
+fn update(managers: &mut Managers, mut changes: Changes<'_>, time: &str) {
+    managers.remove_from_others(None, &mut changes);
+    let manager = changes.writer.as_manager(false);
+    if let Some(Comparison { written, .. }) = changes.into_own().filter(|change| !change.written.is_empty()) {
+        managers.add(manager, written, time);
     }
 }
 
@@ -142,11 +258,12 @@ fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
 /// # Errors
 ///
 /// 500, as upstream.
-pub(crate) fn check(kind: &Kind, config: &Value) -> Result<(), ApiStatus> {
-    let Some(defect) = topology_of(kind).and_then(|topology| validation_error(topology, config, "")) else {
+pub(crate) fn check(kind: &Kind, api_version: &str, config: &Value) -> Result<(), ApiStatus> {
+    let version = version_of(kind, api_version);
+    let Some(defect) = version.and_then(|(topology, _)| validation_error(topology, config, "")) else {
         return Ok(());
     };
-    let kind = group_version_kind(kind.api_version(), kind.name());
+    let kind = group_version_kind(api_version, kind.name());
     let (namespace, name) =
         (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
     Err(ApiStatus::new(
@@ -155,8 +272,8 @@ pub(crate) fn check(kind: &Kind, config: &Value) -> Result<(), ApiStatus> {
     ))
 }
 
-/// Applies `config` to `live`. The result has managed fields and must be decoded and defaulted by the caller. A `live`
-/// object without UID does not exist yet.
+/// Applies `config`, which is in the version of the writer, to `live`. The result has managed fields and must be decoded
+/// and defaulted by the caller. A `live` object without UID does not exist yet.
 ///
 /// # Errors
 ///
@@ -167,30 +284,25 @@ pub(crate) fn apply(
     writer: Writer<'_>,
     force: bool,
 ) -> Result<Value, ApiStatus> {
-    let Some(topology) = writer.topology() else {
+    let Some((topology, _)) = version_of(writer.kind, writer.api_version()) else {
         return Err(ApiStatus::internal(format!("{} has no known type", writer.kind.resource)));
     };
     let mut live = live.clone();
-    let kept = take_managed_fields(&mut live)
-        .and_then(|kept| Managers::decode(&kept))
-        .filter(|kept| !kept.is_empty());
-    let managers = kept.unwrap_or_else(|| {
-        let mut managers = Managers::default();
-        if at(&live, &["metadata", "uid"]).is_some() {
-            let nothing = empty(writer.kind);
-            let first = Writer { manager: BEFORE_FIRST_APPLY, subresource: "", ..writer };
-            update(&mut managers, &compare(topology, &nothing, &live), &first);
-        }
-        managers
-    });
-    let outcome = merge_config(topology, &live, config, managers.clone(), &writer, force);
-    let (mut merged, managers) = match outcome {
+    let mut managers = take_managed_fields(&mut live).map(Managers::read).unwrap_or_default();
+    if managers.is_empty() && at(&live, &["metadata", "uid"]).is_some() {
+        let nothing = empty(writer.kind);
+        let first = Writer { manager: BEFORE_FIRST_APPLY, ..writer };
+        update(&mut managers, Changes::new(&first, &nothing, &live), first.time);
+    }
+    let merge = Merge { topology, live: &live, config, writer: &writer };
+    let (mut merged, managers) = match merge.run(managers.clone(), force) {
         Ok(done) => done,
-        Err(conflicts) if is_last_applied_migration(topology, &live, &conflicts, &writer) => {
-            merge_config(topology, &live, config, managers, &writer, true)
-                .map_err(|left| conflict_status(&left))?
-        }
-        Err(conflicts) => return Err(conflict_status(&conflicts)),
+        Err(conflicts) => match merge.without_last_applied(conflicts) {
+            conflicts if conflicts.is_empty() => {
+                merge.run(managers, true).map_err(|left| conflict_status(&left))?
+            }
+            conflicts => return Err(conflict_status(&conflicts)),
+        },
     };
     // Keeps kubectl's last-applied annotation current, if the object has one.
     if writer.manager == "kubectl" && at(&merged, &LAST_APPLIED).is_some() {
@@ -205,63 +317,95 @@ pub(crate) fn apply(
 }
 
 /// Returns an object of the kind with only the fields that are always present.
-pub(crate) fn empty(kind: &Kind) -> Value {
-    let nothing = json!({"apiVersion": kind.api_version(), "kind": kind.name()});
-    kind.decode(nothing.clone()).map_or(nothing, |decoded| decoded.object)
+pub(crate) fn empty(kind: &Kind) -> Cow<'static, Value> {
+    /// Objects of the built-in kinds, by the index of the resource.
+    static EMPTY: LazyLock<Vec<OnceLock<Value>>> =
+        LazyLock::new(|| Resource::all().map(|_| OnceLock::new()).collect());
+    let decoded = || {
+        let nothing = json!({"apiVersion": kind.api_version(), "kind": kind.name()});
+        match kind.custom {
+            Some(_) => nothing,
+            None => kind.decode(nothing.clone()).map_or(nothing, |decoded| decoded.object),
+        }
+    };
+    match EMPTY.get(kind.resource.index()) {
+        Some(known) => Cow::Borrowed(known.get_or_init(decoded)),
+        None => Cow::Owned(decoded()),
+    }
 }
 
 type Conflicts = Vec<(Manager, Set)>;
 
-fn merge_config(
-    topology: Topology<'_>,
-    live: &Value,
-    config: &Value,
-    mut managers: Managers,
-    writer: &Writer<'_>,
-    force: bool,
-) -> Result<(Value, Managers), Conflicts> {
-    let applier = writer.as_manager(true);
-    let before = managers.fields(&applier).cloned();
-    let wanted = strip_fields(field_set(topology, config));
-    let mut merged = merge(topology, live, config);
-    managers.replace(applier.clone(), wanted);
-    if let Some(before) = before {
-        // Fields that the manager no longer applies are removed unless other managers own them.
-        let owned = managers.all_fields();
-        let dropped =
-            field_set(topology, &merged).intersection(&before).difference(&owned).without_parents_in(&owned);
-        remove_items(topology, &mut merged, &dropped);
-    }
-    let change = compare(topology, live, &merged);
-    let written = change.added.union(&change.modified);
-    if !force {
-        let conflicts = managers.owners(&applier, &written);
-        if !conflicts.is_empty() {
-            return Err(conflicts);
-        }
-    }
-    managers.remove_from_others(Some(&applier), &written);
-    managers.remove_from_others(Some(&applier), &change.removed);
-    // Becoming a co-owner without changing the object does not update the time.
-    if !written.is_empty() || !change.removed.is_empty() {
-        managers.set_time(&applier, writer.time);
-    }
-    Ok((merged, managers))
+/// Merge of a configuration into a live object.
+struct Merge<'a> {
+    /// Topology in the version of the writer.
+    topology: Topology<'a>,
+    live: &'a Value,
+    config: &'a Value,
+    writer: &'a Writer<'a>,
 }
 
-/// `true` if all conflicts of kubectl are with its own client-side apply.
-///
-/// Upstream counterpart: `lastAppliedManager`.
-fn is_last_applied_migration(
-    topology: Topology<'_>,
-    live: &Value,
-    conflicts: &Conflicts,
-    writer: &Writer<'_>,
-) -> bool {
-    let note = at(live, &LAST_APPLIED).and_then(Value::as_str);
-    let Some(note) = note.and_then(|note| serde_json::from_str::<Value>(note).ok()) else { return false };
-    let noted = field_set(topology, &note);
-    writer.manager == "kubectl" && conflicts.iter().all(|(_, fields)| fields.difference(&noted).is_empty())
+impl Merge<'_> {
+    /// The live object in the version of the writer.
+    fn shown(&self) -> Cow<'_, Value> {
+        match self.writer.served_version {
+            Some(version) => Cow::Owned(version.convert_from_storage(self.live)),
+            None => Cow::Borrowed(self.live),
+        }
+    }
+
+    fn run(&self, mut managers: Managers, force: bool) -> Result<(Value, Managers), Conflicts> {
+        let Self { topology, live, config, writer } = *self;
+        let applier = writer.as_manager(true);
+        let before = managers.fields(&applier).cloned();
+        let mut wanted = field_set(topology, config);
+        writer.filter(&mut wanted);
+        let mut merged = merge(topology, &self.shown(), config);
+        managers.replace(applier.clone(), wanted);
+        if let Some(before) = before {
+            // Fields that the manager no longer applies are removed unless other managers own them.
+            let owned = managers.all_fields();
+            let mut dropped = set::intersection(&field_set(topology, &merged), &before);
+            set::subtract(&mut dropped, &owned);
+            set::remove_parents(&mut dropped, &owned);
+            remove_items(topology, &mut merged, &dropped);
+        }
+        if let Some(version) = writer.served_version {
+            merged = version.convert_to_storage(&merged, writer.kind.api_version());
+        }
+        let mut changes = Changes::new(writer, live, &merged);
+        if !force {
+            let conflicts = managers.owners(&applier, &mut changes);
+            if !conflicts.is_empty() {
+                return Err(conflicts);
+            }
+        }
+        managers.remove_from_others(Some(&applier), &mut changes);
+        // Becoming a co-owner without changing the object does not update the time.
+        if changes.own().is_some_and(|change| !change.is_empty()) {
+            managers.set_time(&applier, writer.time);
+        }
+        Ok((merged, managers))
+    }
+
+    /// Returns the conflicts of kubectl that are not with its own client-side apply.
+    ///
+    /// Upstream counterpart: `lastAppliedManager`.
+    fn without_last_applied(&self, mut conflicts: Conflicts) -> Conflicts {
+        let note = at(self.live, &LAST_APPLIED).and_then(Value::as_str);
+        let note = note.and_then(|note| serde_json::from_str::<Value>(note).ok());
+        if let Some(note) = note.filter(|note| {
+            self.writer.manager == "kubectl" && str_at(note, &["apiVersion"]) == self.writer.api_version()
+        }) {
+            let mut applied = field_set(self.topology, &note);
+            let change = compare(self.topology, &note, &self.shown());
+            set::subtract(&mut applied, &change.written);
+            set::subtract(&mut applied, &change.removed);
+            conflicts.iter_mut().for_each(|(_, fields)| set::subtract(fields, &applied));
+            conflicts.retain(|(_, fields)| !fields.is_empty());
+        }
+        conflicts
+    }
 }
 
 fn conflict_status(conflicts: &Conflicts) -> ApiStatus {
@@ -269,7 +413,7 @@ fn conflict_status(conflicts: &Conflicts) -> ApiStatus {
     let mut several = Vec::new();
     for (manager, fields) in conflicts {
         several.push(format!("conflicts with {manager}:"));
-        for path in fields.paths() {
+        for path in set::paths(fields) {
             several.push(format!("- {path}"));
             causes.push(StatusCause {
                 reason: "FieldManagerConflict".to_owned(),

@@ -24,9 +24,10 @@ const MIN_SHARED: usize = 64;
 const SWEEP_TEXTS: usize = 1024;
 const SWEEP_BYTES: usize = 1 << 20;
 
-/// Immutable text that several objects may refer to.
+/// Immutable text that several objects may refer to. A reference is one pointer, because there are more of them than
+/// texts.
 #[derive(Clone)]
-pub(crate) struct SharedText(Arc<[u8]>);
+pub(crate) struct SharedText(Arc<Box<[u8]>>);
 
 impl SharedText {
     /// `true` if both refer to the same memory.
@@ -77,7 +78,7 @@ impl SharedTexts {
         if let Some(found) = set.texts.get(text) {
             return found.clone();
         }
-        let shared = SharedText(text.into());
+        let shared = SharedText(Arc::new(text.into()));
         set.bytes += text.len();
         set.texts.insert(shared.clone());
         let unused = set.sweep();
@@ -150,6 +151,14 @@ pub(crate) struct Index {
 
 /// Start of the text of a custom resource.
 const API_VERSION: &[u8] = b"{\"apiVersion\":";
+
+/// Start of the path element of a pod's IP address.
+const IP_KEY: &[u8] = br#""k:{\"ip\":"#;
+
+/// Position of `part` in `text`.
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
 
 /// Separator of packed strings.
 const SEPARATOR: u8 = 0;
@@ -335,12 +344,7 @@ impl Encoder<'_> {
                         self.own.push(b',');
                     }
                     match manager {
-                        Value::Object(manager) => {
-                            self.members(manager, value.1.of_elements(), |encoder, key, value| match key {
-                                "fieldsV1" => encoder.shared(value),
-                                _ => encoder.value(value),
-                            });
-                        }
+                        Value::Object(manager) => self.manager(manager, value.1.of_elements()),
                         other => self.value(Ordered::new(other)),
                     }
                 }
@@ -350,11 +354,38 @@ impl Encoder<'_> {
         }
     }
 
+    /// Encodes an entry of the managed fields. Many objects have the same entry with another time, and some field sets
+    /// contain the IP address of a pod.
+    fn manager(&mut self, manager: &Map<String, Value>, order: Order<'_>) {
+        let mut start = self.own.len();
+        self.members(manager, order, |encoder, key, value| match (key, value.0) {
+            ("time", time) => {
+                encoder.share_from(start);
+                encoder.value(Ordered::new(time));
+                start = encoder.own.len();
+            }
+            ("fieldsV1", _) => {
+                let fields = encoder.own.len();
+                encoder.value(value);
+                if let Some(key) = find(&encoder.own[fields..], IP_KEY) {
+                    let rest = encoder.own.split_off(fields + key);
+                    encoder.share_from(start);
+                    let (key, rest) = rest.split_at(find(&rest, b"}").unwrap_or_default());
+                    encoder.own.extend_from_slice(key);
+                    start = encoder.own.len();
+                    encoder.own.extend_from_slice(rest);
+                }
+            }
+            _ => encoder.value(value),
+        });
+        self.share_from(start);
+    }
+
     fn members(
         &mut self,
         members: &Map<String, Value>,
         order: Order<'_>,
-        encode: impl Fn(&mut Self, &str, Ordered<'_>),
+        mut encode: impl FnMut(&mut Self, &str, Ordered<'_>),
     ) {
         self.own.push(b'{');
         for (index, (key, value, order)) in order.members(members).into_iter().enumerate() {
@@ -380,6 +411,11 @@ impl Encoder<'_> {
     fn shared(&mut self, value: Ordered<'_>) {
         let start = self.own.len();
         self.value(value);
+        self.share_from(start);
+    }
+
+    /// Shares the text from `start` on, if it is long.
+    fn share_from(&mut self, start: usize) {
         if self.own.len() - start >= MIN_SHARED {
             let text = self.texts.share(&self.own[start..]);
             self.shared += text.0.len();
@@ -420,6 +456,28 @@ mod tests {
         let mut text = Vec::new();
         encoded.write(revision, &mut text);
         serde_json::from_slice(&text).unwrap()
+    }
+
+    #[test]
+    fn managed_fields_are_shared_without_times_and_addresses() {
+        let encode = |texts: &SharedTexts, second: u8| {
+            let fields = json!({"f:status": {"f:phase": {}, "f:podIPs": {
+                format!(r#"k:{{"ip":"10.0.0.{second}"}}"#): {".": {}, "f:ip": {}}}, "f:startTime": {}}});
+            let mut object = pod("a", "Running");
+            object["metadata"]["managedFields"] = json!([{
+                "manager": "kubelet-of-the-shop", "operation": "Update", "apiVersion": "v1",
+                "time": format!("2026-01-01T00:00:0{second}Z"), "fieldsType": "FieldsV1", "fieldsV1": fields,
+                "subresource": "status",
+            }]);
+            let encoded = Encoded::new(Resource::PODS, &object, texts);
+            object["metadata"]["resourceVersion"] = json!("1");
+            assert_eq!(text(&encoded, 1), object);
+        };
+        let texts = SharedTexts::default();
+        encode(&texts, 1);
+        let before = texts.len();
+        encode(&texts, 2);
+        assert_eq!(texts.len(), before);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(crate) struct Registry {
     pub(crate) random: Arc<dyn Random>,
     /// If `true`, quotas charge the usage in their status until the quota controller updates it.
     pub(crate) charge_quota_status: bool,
+    /// If `true`, objects have managed fields from their creation on.
+    pub(crate) managed_fields: bool,
     /// Progress of the removal of expired objects.
     expiry: parking_lot::Mutex<batch::Expiry>,
     pub(crate) policies: Policies,
@@ -73,6 +75,7 @@ impl Registry {
             clock,
             random,
             charge_quota_status: false,
+            managed_fields: true,
             expiry,
             policies: Policies::default(),
             custom: parking_lot::RwLock::default(),
@@ -125,6 +128,11 @@ fn check_address(
             kind.api_version()
         )));
     }
+    check_name(kind, namespace, name, object)
+}
+
+/// Rejects an object whose namespace or name does not match the request.
+fn check_name(kind: &Kind, namespace: &str, name: Option<&str>, object: &mut Value) -> Result<(), ApiStatus> {
     if kind.resource.is_namespaced() {
         check_namespace(namespace, object)?;
     }
@@ -162,10 +170,7 @@ pub(crate) fn check_namespace(namespace: &str, object: &Value) -> Result<(), Api
 /// Removes `metadata` fields that clients cannot set.
 fn drop_server_fields(object: &mut Value) {
     let metadata: &mut Map<String, Value> = map_at_mut(object, &["metadata"]);
-    // Managed fields are set by `crate::apply`.
-    for key in ["selfLink", "managedFields"] {
-        metadata.remove(key);
-    }
+    metadata.remove("selfLink");
 }
 
 /// Removes all but the first of several references to the same owner. Returns a warning if there are any.
@@ -195,8 +200,12 @@ fn deduplicate_owners(object: &mut Value) -> Option<String> {
     Some(warning)
 }
 
-fn check_size(object: &Value) -> Result<(), ApiStatus> {
-    let size = crate::json::estimated_len(object);
+/// Rejects an object that is too large. Removes its managed fields if it is not too large without them.
+fn check_size(object: &mut Value) -> Result<(), ApiStatus> {
+    let mut size = crate::json::estimated_len(object);
+    if size > OBJECT_LIMIT && crate::apply::take_managed_fields(object).is_some() {
+        size = crate::json::estimated_len(object);
+    }
     if size <= OBJECT_LIMIT {
         return Ok(());
     }

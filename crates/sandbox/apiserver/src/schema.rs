@@ -107,6 +107,13 @@ const DOCUMENT_TYPES: &str = "documents";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StructId(u16);
 
+impl StructId {
+    /// Position in the schema.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// Type of a field, by its JSON representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
@@ -223,7 +230,12 @@ impl Schema {
     /// Returns the type with this ID.
     pub fn get(&self, id: StructId) -> &Struct {
         // IDs are created only together with their type.
-        &self.structs[usize::from(id.0)]
+        &self.structs[id.index()]
+    }
+
+    /// All types, in the order of their indexes.
+    pub(crate) fn structs(&self) -> impl Iterator<Item = &Struct> {
+        self.structs.iter()
     }
 
     /// Returns the kind in `api_version`. `DeleteOptions` exists in every group.

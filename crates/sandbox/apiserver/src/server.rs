@@ -69,6 +69,9 @@ pub struct ApiServerConfig {
     pub service_account_issuer: String,
     /// Key that signs the tokens of service accounts. The tokens of servers with the same key and issuer are the same.
     pub service_account_key: [u8; 32],
+    /// If `true`, objects have `metadata.managedFields` from their creation on, as upstream. If `false`, they have them
+    /// from their first server-side apply on, which makes writes cheaper and objects smaller.
+    pub managed_fields: bool,
     /// Revision of the empty store, at least 1.
     pub first_revision: u64,
     /// Source of container logs.
@@ -91,6 +94,7 @@ impl Default for ApiServerConfig {
             anonymous_auth: true,
             service_account_issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             service_account_key: random_key(),
+            managed_fields: true,
             first_revision: FIRST_REVISION,
             logs: Arc::new(|pod, container| {
                 format!(
@@ -164,10 +168,12 @@ impl ApiServer {
     fn with(store: Store, config: ApiServerConfig) -> Arc<Self> {
         let mut registry = Registry::new(store, Arc::clone(&config.clock), Arc::clone(&config.random));
         registry.charge_quota_status = config.charge_quota_status;
+        registry.managed_fields = config.managed_fields;
+        let options =
+            WriteOptions { field_manager: Some("kube-apiserver".to_owned()), ..WriteOptions::default() };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            match registry.create(&Resource::NAMESPACES.into(), "", namespace, &WriteOptions::default(), None)
-            {
+            match registry.create(&Resource::NAMESPACES.into(), None, "", namespace, &options, None) {
                 Err(error) if !error.is_already_exists() => {
                     tracing::error!(%error, name, "Failed to create system namespace");
                 }
@@ -175,7 +181,7 @@ impl ApiServer {
             }
         }
         if config.rbac {
-            rbac::create_default_roles(&registry);
+            rbac::create_default_roles(&registry, &options);
         }
         Arc::new(Self { registry, config, documents: Mutex::default(), audited: AtomicU64::new(0) })
     }
@@ -226,7 +232,7 @@ impl ApiServer {
     ) -> Result<Arc<Object>, ApiStatus> {
         let kind = self.kind_of(resource, &object)?;
         let object = decode(&kind, object)?;
-        Ok(self.registry.create(&kind, namespace, object, options, None)?.object)
+        Ok(self.registry.create(&kind, None, namespace, object, options, None)?.object)
     }
 
     /// Stores a copy of an object of another cluster, with its UID, timestamps, generation and status.
@@ -329,7 +335,7 @@ impl ApiServer {
         let object = decode(&kind, object)?;
         let name = &str_at(&object, &["metadata", "name"]).to_owned();
         let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
-        Ok(self.registry.update(target, object, options)?.object)
+        Ok(self.registry.update(target, None, object, options)?.object)
     }
 
     /// Patches an object, its status, its scale, or ephemeral containers or resources of a pod. Returns the object; for a scale the scaled object.

@@ -15,7 +15,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const PODS: usize = 500;
 const WINDOW: usize = 1 << 20;
 /// Memory in bytes of a running pod with its status, indexes and events in the window.
-const PER_POD: isize = 4096;
+const PER_POD: isize = 4300;
 
 /// Allocated bytes.
 fn heap() -> isize {

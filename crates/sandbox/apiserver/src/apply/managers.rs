@@ -4,8 +4,11 @@ use std::{collections::BTreeMap, fmt};
 
 use serde_json::{Value, json};
 
-use super::{Conflicts, set::Set};
-use crate::json::{at, str_at};
+use super::{
+    Changes, Conflicts,
+    set::{self, Set},
+};
+use crate::json::str_at;
 
 /// Maximum number of separate entries for Update operations.
 const MAX_UPDATERS: usize = 10;
@@ -57,67 +60,79 @@ struct Entry {
 pub(super) struct Managers(Vec<Entry>);
 
 impl Managers {
-    /// Decodes `metadata.managedFields`. Returns `None` if an entry is invalid.
-    pub(super) fn decode(list: &Value) -> Option<Self> {
-        let entries = list.as_array()?.iter().map(|entry| {
-            let applied = match str_at(entry, &["operation"]) {
-                "Apply" => true,
-                "Update" => false,
-                _ => return None,
+    /// Reads a stored list.
+    pub(super) fn read(list: Value) -> Self {
+        let Value::Array(list) = list else { return Self::default() };
+        let entries = list.into_iter().map(|mut entry| {
+            let mut text = |key| match entry.get_mut(key).map(Value::take) {
+                Some(Value::String(text)) => text,
+                _ => String::new(),
             };
-            let text = |key| str_at(entry, &[key]).to_owned();
             let manager = Manager {
                 name: text("manager"),
-                applied,
+                applied: text("operation") == "Apply",
                 api_version: text("apiVersion"),
                 subresource: text("subresource"),
             };
-            let fields = at(entry, &["fieldsV1"]).map_or_else(|| Some(Set::default()), Set::from_value)?;
-            Some(Entry { manager, time: text("time"), fields })
+            let time = text("time");
+            let fields = match entry.get_mut("fieldsV1").map(Value::take) {
+                Some(Value::Object(fields)) => fields,
+                _ => Set::new(),
+            };
+            Entry { manager, time, fields }
         });
+        Self(entries.collect())
+    }
+
+    /// Reads a list that a client sent. Returns `None` if an entry is invalid.
+    pub(super) fn parse(mut list: Value) -> Option<Self> {
+        for entry in list.as_array_mut()? {
+            let is_valid = matches!(str_at(entry, &["operation"]), "Apply" | "Update")
+                && str_at(entry, &["fieldsType"]) == "FieldsV1"
+                && !str_at(entry, &["apiVersion"]).is_empty();
+            if !is_valid {
+                return None;
+            }
+            if let Some(fields) = entry.get_mut("fieldsV1") {
+                *fields = Value::Object(set::parse(fields)?);
+            }
+        }
         let mut managers = Self::default();
-        for entry in entries {
-            let entry = entry?;
-            managers.add(entry.manager, &entry.fields, &entry.time);
+        for entry in Self::read(list).0 {
+            // Of entries of the same manager the last is used.
+            managers.0.retain(|known| !known.manager.is(&entry.manager));
+            managers.0.push(entry);
         }
         Some(managers)
     }
 
     /// Encodes the managers in upstream's order. Returns `None` if there are none.
-    pub(super) fn encode(&self) -> Option<Value> {
-        let mut entries: Vec<&Entry> = self.0.iter().filter(|entry| !entry.fields.is_empty()).collect();
-        let order = |entry: &Entry| (!entry.manager.applied, entry.time.clone(), entry.manager.clone());
-        entries.sort_by_cached_key(|entry| order(entry));
-        let list: Vec<Value> = entries
-            .into_iter()
-            .map(|Entry { manager, time, fields }| {
-                let mut value = json!({
-                    "manager": manager.name,
-                    "operation": if manager.applied { "Apply" } else { "Update" },
-                    "apiVersion": manager.api_version,
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": fields.to_value(),
-                });
-                for (key, text) in [("time", time), ("subresource", &manager.subresource)] {
-                    if !text.is_empty() {
-                        value[key] = json!(text);
-                    }
+    pub(super) fn encode(self) -> Option<Value> {
+        let Self(mut entries) = self;
+        entries.sort_by(|left, right| {
+            let order = |entry: &Entry| (!entry.manager.applied, entry.time.clone());
+            order(left).cmp(&order(right)).then_with(|| left.manager.cmp(&right.manager))
+        });
+        let encode = |Entry { manager, time, fields }| {
+            let mut value = json!({
+                "manager": manager.name,
+                "operation": if manager.applied { "Apply" } else { "Update" },
+                "apiVersion": manager.api_version,
+                "fieldsType": "FieldsV1",
+            });
+            value["fieldsV1"] = Value::Object(fields);
+            for (key, text) in [("time", time), ("subresource", manager.subresource)] {
+                if !text.is_empty() {
+                    value[key] = Value::String(text);
                 }
-                value
-            })
-            .collect();
-        (!list.is_empty()).then_some(Value::Array(list))
+            }
+            value
+        };
+        (!entries.is_empty()).then(|| entries.into_iter().map(encode).collect())
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Entries without times, for comparison.
-    pub(super) fn without_times(mut self) -> Self {
-        self.0.iter_mut().for_each(|entry| entry.time.clear());
-        self.0.sort_by(|a, b| a.manager.cmp(&b.manager));
-        self
     }
 
     fn find(&mut self, manager: &Manager) -> Option<&mut Entry> {
@@ -131,17 +146,24 @@ impl Managers {
 
     /// Fields of all managers.
     pub(super) fn all_fields(&self) -> Set {
-        self.0.iter().fold(Set::default(), |all, entry| all.union(&entry.fields))
+        let mut all = Set::new();
+        self.0.iter().for_each(|entry| set::unite(&mut all, &entry.fields));
+        all
+    }
+
+    /// `true` if a manager owns any of `fields`.
+    pub(super) fn own_any(&self, fields: &Set) -> bool {
+        self.0.iter().any(|entry| !set::intersection(&entry.fields, fields).is_empty())
     }
 
     /// Adds fields to a manager.
-    pub(super) fn add(&mut self, manager: Manager, fields: &Set, time: &str) {
+    pub(super) fn add(&mut self, manager: Manager, fields: Set, time: &str) {
         match self.find(&manager) {
             Some(entry) => {
-                entry.fields = entry.fields.union(fields);
+                set::unite(&mut entry.fields, &fields);
                 time.clone_into(&mut entry.time);
             }
-            None => self.0.push(Entry { manager, time: time.to_owned(), fields: fields.clone() }),
+            None => self.0.push(Entry { manager, time: time.to_owned(), fields }),
         }
     }
 
@@ -159,31 +181,41 @@ impl Managers {
         }
     }
 
-    /// Managers other than `applier` that own any of `fields`, sorted by name.
-    pub(super) fn owners(&self, applier: &Manager, fields: &Set) -> Conflicts {
+    /// Managers other than `applier` that own fields that are written, sorted by name.
+    pub(super) fn owners(&self, applier: &Manager, changes: &mut Changes<'_>) -> Conflicts {
         let others = self.0.iter().filter(|entry| !entry.manager.is(applier));
         let mut owners: Conflicts = others
-            .map(|entry| (entry.manager.clone(), entry.fields.intersection(fields)))
+            .filter_map(|Entry { manager, fields, .. }| {
+                let written = &changes.in_version(&manager.api_version)?.written;
+                Some((manager.clone(), set::intersection(fields, written)))
+            })
             .filter(|(_, common)| !common.is_empty())
             .collect();
         owners.sort_by(|(a, _), (b, _)| a.cmp(b));
         owners
     }
 
-    /// Removes fields from all managers but `keeper`. Managers without fields are removed.
-    pub(super) fn remove_from_others(&mut self, keeper: Option<&Manager>, fields: &Set) {
-        for entry in &mut self.0 {
-            if keeper.is_none_or(|keeper| !entry.manager.is(keeper)) {
-                entry.fields = entry.fields.difference(fields);
+    /// Removes changed fields from all managers but `keeper`. Managers without fields are removed, and those whose version
+    /// does not exist.
+    pub(super) fn remove_from_others(&mut self, keeper: Option<&Manager>, changes: &mut Changes<'_>) {
+        self.0.retain_mut(|Entry { manager, fields, .. }| {
+            if keeper.is_some_and(|keeper| manager.is(keeper)) {
+                return !fields.is_empty();
             }
-        }
-        self.0.retain(|entry| !entry.fields.is_empty());
+            let Some(change) = changes.in_version(&manager.api_version) else { return false };
+            set::subtract(fields, &change.written);
+            set::subtract(fields, &change.removed);
+            !fields.is_empty()
+        });
     }
 
     /// Merges the oldest Update entries of each API version if there are too many.
     ///
     /// Upstream counterpart: `capManagersManager`.
     pub(super) fn cap_updaters(&mut self) {
+        if self.0.len() <= MAX_UPDATERS {
+            return;
+        }
         let mut updaters: Vec<(String, Manager)> = self
             .0
             .iter()
@@ -220,7 +252,7 @@ impl Managers {
         }
         if let Some(index) = self.0.iter().position(|entry| entry.manager.is(old)) {
             let entry = self.0.remove(index);
-            self.add(bucket.clone(), &entry.fields, &entry.time);
+            self.add(bucket.clone(), entry.fields, &entry.time);
         }
     }
 }

@@ -1,154 +1,150 @@
 //! Sets of fields in the `fieldsV1` format.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Map, Value};
 
-/// Set of field paths.
+/// Set of field paths, as `fieldsV1` writes it.
 ///
-/// Path elements have the `fieldsV1` format: `f:name` for a field, `k:{"name":"web"}` for a list item with these keys,
-/// `v:"text"` for a set item. They are canonical, so equal elements are equal strings.
+/// Keys are path elements: `f:name` for a field, `k:{"name":"web"}` for a list item with these keys, `v:"text"` for a set
+/// item. They are canonical, so equal elements are equal strings. A path ends at an element without elements below it, and
+/// at one that contains [`END`].
 ///
 /// Upstream counterpart: `structured-merge-diff/fieldpath.Set`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Set {
-    /// Elements at which a path ends.
-    pub(super) members: BTreeSet<String>,
-    /// Subsets below an element. None is empty.
-    pub(super) children: BTreeMap<String, Self>,
+pub(super) type Set = Map<String, Value>;
+
+/// Marks an element at which a path ends, beside the elements below it.
+const END: &str = ".";
+
+/// Element with the elements below it. Returns `None` if no path ends there or below.
+fn element(is_end: bool, mut below: Set) -> Option<Value> {
+    match (is_end, below.is_empty()) {
+        (false, true) => return None,
+        (true, false) => drop(below.insert(END.to_owned(), Value::Object(Map::new()))),
+        _ => {}
+    }
+    Some(Value::Object(below))
 }
 
-impl Set {
-    pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.children.is_empty()
-    }
+fn is_end(below: &Set) -> bool {
+    below.is_empty() || below.contains_key(END)
+}
 
-    /// Adds the set below `step` unless it is empty.
-    pub(super) fn add_child(&mut self, step: String, child: Self) {
-        if !child.is_empty() {
-            self.children.insert(step, child);
+/// Elements with the elements below each of them.
+fn elements(set: &Set) -> impl Iterator<Item = (&String, &Set)> {
+    set.iter().filter(|(step, _)| *step != END).filter_map(|(step, below)| Some((step, below.as_object()?)))
+}
+
+/// Returns the elements below `step`, and `true` if a path ends there.
+pub(super) fn below<'a>(set: &'a Set, step: &str) -> Option<(bool, &'a Set)> {
+    set.get(step).and_then(Value::as_object).map(|below| (is_end(below), below))
+}
+
+/// Adds the path that ends at `step`, if `is_end`, and the paths below it.
+pub(super) fn insert(set: &mut Set, step: String, is_end: bool, below: Set) {
+    if let Some(element) = element(is_end, below) {
+        set.insert(step, element);
+    }
+}
+
+/// Changes an element. Removes it if no path ends there or below after that.
+fn change(set: &mut Set, step: &str, change: impl FnOnce(bool, &mut Set) -> bool) {
+    let Some(Value::Object(below)) = set.get_mut(step) else { return };
+    let was_end = is_end(below);
+    below.remove(END);
+    let is_end = change(was_end, below);
+    if is_end && !below.is_empty() {
+        below.insert(END.to_owned(), Value::Object(Map::new()));
+    } else if !is_end && below.is_empty() {
+        set.remove(step);
+    }
+}
+
+/// Adds the paths of `other`.
+pub(super) fn unite(set: &mut Set, other: &Set) {
+    for (step, theirs) in elements(other) {
+        if set.contains_key(step) {
+            change(set, step, |was_end, below| {
+                unite(below, theirs);
+                was_end || is_end(theirs)
+            });
+        } else {
+            set.insert(step.clone(), Value::Object(theirs.clone()));
         }
     }
+}
 
-    pub(super) fn union(&self, other: &Self) -> Self {
-        let mut both = self.clone();
-        both.members.extend(other.members.iter().cloned());
-        for (step, child) in &other.children {
-            let merged = both.children.get(step).map_or_else(|| child.clone(), |own| own.union(child));
-            both.children.insert(step.clone(), merged);
-        }
-        both
+/// Removes the paths of `other`.
+pub(super) fn subtract(set: &mut Set, other: &Set) {
+    for (step, theirs) in elements(other) {
+        change(set, step, |was_end, below| {
+            subtract(below, theirs);
+            was_end && !is_end(theirs)
+        });
     }
+}
 
-    pub(super) fn intersection(&self, other: &Self) -> Self {
-        let mut common =
-            Self { members: self.members.intersection(&other.members).cloned().collect(), ..Self::default() };
-        for (step, child) in &self.children {
-            if let Some(theirs) = other.children.get(step) {
-                common.add_child(step.clone(), child.intersection(theirs));
-            }
-        }
-        common
-    }
-
-    pub(super) fn difference(&self, other: &Self) -> Self {
-        let mut rest =
-            Self { members: self.members.difference(&other.members).cloned().collect(), ..Self::default() };
-        for (step, child) in &self.children {
-            let child =
-                other.children.get(step).map_or_else(|| child.clone(), |minus| child.difference(minus));
-            rest.add_child(step.clone(), child);
-        }
-        rest
-    }
-
-    /// Removes fields below which `other` has fields: the owner of a nested field also owns the enclosing object.
-    pub(super) fn without_parents_in(&self, other: &Self) -> Self {
-        let held = |step: &String| step.starts_with("f:") && other.children.contains_key(step);
-        let mut rest = Self {
-            members: self.members.iter().filter(|step| !held(step)).cloned().collect(),
-            ..Self::default()
-        };
-        for (step, child) in &self.children {
-            let child =
-                other.children.get(step).map_or_else(|| child.clone(), |held| child.without_parents_in(held));
-            rest.add_child(step.clone(), child);
-        }
-        rest
-    }
-
-    /// Removes a path and all paths below it.
-    pub(super) fn remove(&mut self, path: &[&str]) {
-        match path {
-            [] => {}
-            [last] => {
-                self.members.remove(*last);
-                self.children.remove(*last);
-            }
-            [first, rest @ ..] => {
-                if let Some(child) = self.children.get_mut(*first) {
-                    child.remove(rest);
-                    if child.is_empty() {
-                        self.children.remove(*first);
-                    }
-                }
-            }
+pub(super) fn intersection(set: &Set, other: &Set) -> Set {
+    let mut common = Set::new();
+    for (step, theirs) in elements(other) {
+        if let Some((ends, own)) = below(set, step) {
+            insert(&mut common, step.clone(), ends && is_end(theirs), intersection(own, theirs));
         }
     }
+    common
+}
 
-    /// Encodes the set as `fieldsV1`.
-    pub(super) fn to_value(&self) -> Value {
-        let mut map = Map::new();
-        for step in &self.members {
-            map.insert(step.clone(), Value::Object(Map::new()));
-        }
-        for (step, child) in &self.children {
-            let mut value = child.to_value();
-            if let (true, Some(members)) = (self.members.contains(step), value.as_object_mut()) {
-                members.insert(".".to_owned(), Value::Object(Map::new()));
-            }
-            map.insert(step.clone(), value);
-        }
-        Value::Object(map)
+/// Removes fields below which `other` has fields: the owner of a nested field also owns the enclosing object.
+pub(super) fn remove_parents(set: &mut Set, other: &Set) {
+    for (step, theirs) in elements(other) {
+        let is_parent = step.starts_with("f:") && elements(theirs).next().is_some();
+        change(set, step, |was_end, below| {
+            remove_parents(below, theirs);
+            was_end && !is_parent
+        });
     }
+}
 
-    /// Decodes `fieldsV1`. Returns `None` if it is invalid.
-    pub(super) fn from_value(value: &Value) -> Option<Self> {
-        let mut set = Self::default();
-        for (step, below) in value.as_object()? {
-            if step == "." {
-                continue;
-            }
-            let step = canonical(step)?;
-            let map = below.as_object()?;
-            if map.is_empty() || map.contains_key(".") {
-                set.members.insert(step.clone());
-            }
-            set.add_child(step, Self::from_value(below)?);
-        }
-        Some(set)
+/// Removes the path that ends at `step`, but not those below it.
+pub(super) fn remove_end(set: &mut Set, step: &str) {
+    change(set, step, |_, _| false);
+}
+
+/// Removes a path and all paths below it.
+pub(super) fn remove(set: &mut Set, path: &[&str]) {
+    match path {
+        [] => {}
+        [last] => drop(set.remove(*last)),
+        [first, rest @ ..] => change(set, first, |was_end, below| {
+            remove(below, rest);
+            was_end
+        }),
     }
+}
 
-    /// All paths as in messages: `.spec.containers[name="web"].image`.
-    pub(super) fn paths(&self) -> Vec<String> {
-        let mut paths = Vec::new();
-        self.collect("", &mut paths);
-        paths
+/// Decodes `fieldsV1`. Returns `None` if it is invalid.
+pub(super) fn parse(value: &Value) -> Option<Set> {
+    let mut set = Set::new();
+    for (step, value) in value.as_object()?.iter().filter(|(step, _)| *step != END) {
+        let ends = is_end(value.as_object()?);
+        insert(&mut set, canonical(step)?, ends, parse(value)?);
     }
+    Some(set)
+}
 
-    fn collect(&self, prefix: &str, into: &mut Vec<String>) {
-        let steps: BTreeSet<&String> = self.members.iter().chain(self.children.keys()).collect();
-        for step in steps {
-            let path = format!("{prefix}{}", display_step(step));
-            if let Some(child) = self.children.get(step) {
-                child.collect(&path, into);
-            }
-            if self.members.contains(step) {
-                into.push(path);
-            }
+/// All paths as in messages: `.spec.containers[name="web"].image`.
+pub(super) fn paths(set: &Set) -> Vec<String> {
+    let mut paths = Vec::new();
+    collect(set, "", &mut paths);
+    paths
+}
+
+fn collect(set: &Set, prefix: &str, into: &mut Vec<String>) {
+    for (step, below) in elements(set) {
+        let path = format!("{prefix}{}", display_step(step));
+        collect(below, &path, into);
+        if is_end(below) {
+            into.push(path);
         }
     }
 }
@@ -167,7 +163,7 @@ fn canonical(step: &str) -> Option<String> {
 
 /// Returns the element of the field `name`.
 pub(super) fn field_step(name: &str) -> String {
-    format!("f:{name}")
+    ["f:", name].concat()
 }
 
 /// Returns the element of the set item `value`.

@@ -10,7 +10,12 @@ use crate::{
 static DEPLOYMENTS: Kind = Kind { resource: Resource::DEPLOYMENTS, custom: None };
 
 fn writer(manager: &str) -> Writer<'_> {
-    Writer { kind: &DEPLOYMENTS, manager, subresource: "", time: "2026-01-01T00:00:00Z" }
+    let time = "2026-01-01T00:00:00Z";
+    Writer { kind: &DEPLOYMENTS, served_version: None, manager, subresource: "", time }
+}
+
+fn topology() -> Topology<'static> {
+    version_of(&DEPLOYMENTS, "apps/v1").unwrap().0
 }
 
 fn config(replicas: Option<i64>, image: &str) -> Value {
@@ -40,7 +45,7 @@ fn updated(old: &Value, manager: &str, change: impl Fn(&mut Value)) -> Value {
     let mut new = old.clone();
     take_managed_fields(&mut new);
     change(&mut new);
-    let managed = track(old, &new, None, writer(manager)).unwrap();
+    let managed = track(old, &new, None, false, writer(manager)).unwrap();
     put(&mut new, &["metadata", "managedFields"], managed);
     new
 }
@@ -156,19 +161,11 @@ fn first_apply_conflicts_with_before_first_apply() {
 }
 
 #[test]
-fn only_list_of_one_empty_entry_clears_managed_fields() {
-    let live = created("a", 3);
-    let mut new = live.clone();
-    take_managed_fields(&mut new);
-    assert_eq!(track(&live, &new, Some(&json!([{}])), writer("x")), None);
-    let kept = track(&live, &new, Some(&json!([])), writer("x")).unwrap();
-    assert!(equal_ignoring_times(&kept, &live["metadata"]["managedFields"]));
-}
-
-#[test]
-fn never_applied_objects_are_not_tracked() {
+fn objects_without_managed_fields_are_not_tracked() {
     let live = stored(config(Some(3), "nginx:1"));
-    assert_eq!(track(&live, &config(Some(4), "nginx:1"), None, writer("x")), None);
+    let track = |is_tracked| track(&live, &config(Some(4), "nginx:1"), None, is_tracked, writer("x"));
+    assert_eq!(track(false), None);
+    assert_eq!(track(true).unwrap()[0]["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
 }
 
 #[test]
@@ -185,10 +182,10 @@ fn oldest_updater_is_merged_into_ancient_changes() {
 
 #[test]
 fn field_set_round_trips() {
-    let set = field_set(writer("").topology().unwrap(), &config(Some(1), "x"));
-    assert_eq!(Set::from_value(&set.to_value()), Some(set));
-    assert_eq!(Set::from_value(&json!({"x": {}})), None);
-    assert_eq!(Set::from_value(&json!({"k:{": {}})), None);
+    let set = field_set(topology(), &config(Some(1), "x"));
+    assert_eq!(set::parse(&Value::Object(set.clone())), Some(set));
+    assert_eq!(set::parse(&json!({"x": {}})), None);
+    assert_eq!(set::parse(&json!({"k:{": {}})), None);
 }
 
 /// Keeps one of several items with the same keys.
@@ -213,7 +210,7 @@ fn duplicate_list_keys_are_rejected() {
     let mut twice = config(None, "x");
     let containers = twice["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "c"}));
-    let refused = check(&DEPLOYMENTS, &twice).unwrap_err();
+    let refused = check(&DEPLOYMENTS, "apps/v1", &twice).unwrap_err();
     assert_eq!(
         refused.message,
         "failed to create typed patch object (default/web; apps/v1, Kind=Deployment): \
@@ -227,7 +224,7 @@ proptest! {
     #[test]
     fn apply_again_is_a_no_op(seed: u64) {
         let mut config = Arbitrary::new(seed).object("apps/v1", "Deployment");
-        deduplicate(writer("a").topology().unwrap(), &mut config);
+        deduplicate(topology(), &mut config);
         take_managed_fields(&mut config);
         let once = stored(apply(&empty(&DEPLOYMENTS), &config, writer("a"), false).unwrap());
         // A configuration without fields owns nothing and adds no manager.

@@ -2,13 +2,13 @@
 //!
 //! Upstream has it in the tags `listType`, `listMapKey`, `mapType` and `structType` of its types, which k8s-openapi lacks.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::Value;
 
 use super::set::{field_step, key_step, value_step};
 use crate::{
-    schema::{SCHEMA, Struct, StructId, Type},
+    schema::{Field, Presence, SCHEMA, Struct, StructId, Type},
     structural_schema::{Additional, ListType, Schema, SchemaType},
 };
 
@@ -185,6 +185,42 @@ fn topology_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Topology<'s
     }
 }
 
+/// Topology of a field of a struct.
+#[derive(Debug)]
+struct FieldTopology {
+    topology: Topology<'static>,
+    /// `true` if Go writes the field as `null` if it is unset.
+    is_null_if_unset: bool,
+}
+
+impl FieldTopology {
+    /// Topologies of the fields of a struct, in the order of the fields.
+    fn all(id: StructId) -> &'static [Self] {
+        static ALL: LazyLock<Vec<Vec<FieldTopology>>> = LazyLock::new(|| {
+            let field = |owner: &'static Struct, field: &'static Field| FieldTopology {
+                topology: topology_of(&field.ty, Some((owner, field.name))),
+                is_null_if_unset: owner.name != "ObjectMeta" && is_null_if_unset(field),
+            };
+            let fields = |owner: &'static Struct| owner.fields.iter().map(|f| field(owner, f)).collect();
+            SCHEMA.structs().map(fields).collect()
+        });
+        ALL.get(id.index()).map_or(&[], Vec::as_slice)
+    }
+
+    fn of(id: StructId, name: &str) -> Option<&'static Self> {
+        Self::all(id).get(SCHEMA.get(id).position(name)?)
+    }
+}
+
+/// `true` for a list or map without `omitempty`, and for a time that is no pointer.
+fn is_null_if_unset(field: &Field) -> bool {
+    match field.ty {
+        Type::Time | Type::MicroTime => field.presence != Presence::Given,
+        Type::List(_) | Type::Map(_) => field.presence == Presence::Always,
+        _ => false,
+    }
+}
+
 /// Topology of the metadata of every kind.
 fn metadata_topology() -> Topology<'static> {
     let any_kind = SCHEMA.kind("v1", "ConfigMap").map(Topology::Struct);
@@ -224,6 +260,33 @@ impl<'s> Topology<'s> {
         matches!(self, Self::Struct(_) | Self::Map(_) | Self::Object(_) | Self::Custom(_) | Self::Unknown)
     }
 
+    /// `true` if the parts of `value` have their owners. `null` has no parts.
+    pub(super) fn divides(self, value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::Object(_) => self.is_divisible_object(),
+            Value::Array(_) => self.is_associative_list(),
+            _ => false,
+        }
+    }
+
+    /// Members that Go writes as `null` if they are unset.
+    pub(super) fn null_if_unset(self) -> impl Iterator<Item = &'static str> {
+        let fields = match self {
+            Self::Struct(id) => Some((&SCHEMA.get(id).fields, FieldTopology::all(id))),
+            _ => None,
+        };
+        let fields = fields.into_iter().flat_map(|(fields, known)| fields.iter().zip(known));
+        fields.filter(|(_, known)| known.is_null_if_unset).map(|(field, _)| field.name)
+    }
+
+    pub(super) fn is_null_if_unset(self, name: &str) -> bool {
+        match self {
+            Self::Struct(id) => FieldTopology::of(id, name).is_some_and(|field| field.is_null_if_unset),
+            _ => false,
+        }
+    }
+
     /// `true` if each item of a list has its owners.
     pub(super) fn is_associative_list(self) -> bool {
         match self {
@@ -248,14 +311,10 @@ impl<'s> Topology<'s> {
                 }
             }
             Self::Unknown => (Self::Unknown, false),
-            Self::Struct(id) => {
-                let owner = SCHEMA.get(id);
-                let field = owner.field(name);
-                (
-                    field.map_or(Self::Atomic, |field| topology_of(&field.ty, Some((owner, name)))),
-                    field.is_some(),
-                )
-            }
+            Self::Struct(id) => match FieldTopology::of(id, name) {
+                Some(field) => (field.topology, true),
+                None => (Self::Atomic, false),
+            },
             Self::Map(element) => (topology_of(element, None), false),
             _ => (Self::Atomic, false),
         }

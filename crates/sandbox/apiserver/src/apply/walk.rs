@@ -4,25 +4,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
-    set::{Set, display_step, field_step},
+    set::{self, Set, display_step, field_step},
     topology::Topology,
 };
 
 /// Returns the fields of `value`.
 pub(super) fn field_set(topology: Topology<'_>, value: &Value) -> Set {
-    let mut set = Set::default();
+    let mut set = Set::new();
     for part in topology.parts(value).unwrap_or_default() {
         let is_whole = part.topology.parts(part.value).is_none();
-        let is_empty_map = part.value.as_object().is_some_and(serde_json::Map::is_empty);
-        if is_whole || is_empty_map || !part.is_field {
-            set.members.insert(part.step.clone());
-        }
-        if !is_whole {
-            set.add_child(part.step, field_set(part.topology, part.value));
-        }
+        let is_empty_map = part.value.as_object().is_some_and(Map::is_empty);
+        let ends = is_whole || is_empty_map || !part.is_field;
+        set::insert(&mut set, part.step, ends, field_set(part.topology, part.value));
     }
     set
 }
@@ -50,8 +46,8 @@ pub(super) fn validation_error(topology: Topology<'_>, config: &Value, path: &st
 /// Difference between two objects.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    pub(super) added: Set,
-    pub(super) modified: Set,
+    /// Fields that were added or modified.
+    pub(super) written: Set,
     pub(super) removed: Set,
 }
 
@@ -62,34 +58,117 @@ pub(super) fn compare(topology: Topology<'_>, old: &Value, new: &Value) -> Compa
 
 fn compare_parts(topology: Topology<'_>, old: Option<&Value>, new: Option<&Value>) -> Comparison {
     let mut result = Comparison::default();
-    let mut pairs: BTreeMap<String, (Topology<'_>, Option<&Value>, Option<&Value>)> = BTreeMap::new();
-    for part in old.and_then(|old| topology.parts(old)).unwrap_or_default() {
-        pairs.insert(part.step, (part.topology, Some(part.value), None));
+    if topology.is_divisible_object() {
+        let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+        result.add_members(topology, old, new);
     }
-    for part in new.and_then(|new| topology.parts(new)).unwrap_or_default() {
-        pairs.entry(part.step).or_insert((part.topology, None, None)).2 = Some(part.value);
-    }
-    for (step, (topology, old, new)) in pairs {
-        let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
-        if old == new {
-            continue;
-        }
-        let divides = |value: Option<&Value>| value.is_none_or(|value| topology.parts(value).is_some());
-        let divided = divides(old) && divides(new);
-        match (old, new) {
-            (None, _) => drop(result.added.members.insert(step.clone())),
-            (_, None) => drop(result.removed.members.insert(step.clone())),
-            _ if !divided => drop(result.modified.members.insert(step.clone())),
-            _ => {}
-        }
-        if divided {
-            let below = compare_parts(topology, old, new);
-            result.added.add_child(step.clone(), below.added);
-            result.modified.add_child(step.clone(), below.modified);
-            result.removed.add_child(step, below.removed);
-        }
+    if topology.is_associative_list() {
+        let (old, new) = (old.and_then(Value::as_array), new.and_then(Value::as_array));
+        result.add_items(topology, old, new);
     }
     result
+}
+
+impl Comparison {
+    pub(super) fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.removed.is_empty()
+    }
+
+    fn add_members(
+        &mut self,
+        topology: Topology<'_>,
+        old: Option<&Map<String, Value>>,
+        new: Option<&Map<String, Value>>,
+    ) {
+        let mut add = |name: &str| {
+            let (old, new) = (member(topology, old, name), member(topology, new, name));
+            if old != new {
+                self.add(field_step(name), topology.member(name).0, old, new);
+            }
+        };
+        let is_new = |name: &str| new.is_some_and(|new| new.contains_key(name));
+        let is_old = |name: &str| old.is_some_and(|old| old.contains_key(name));
+        new.into_iter().flat_map(Map::keys).for_each(|name| add(name));
+        old.into_iter().flat_map(Map::keys).filter(|name| !is_new(name)).for_each(|name| add(name));
+        if old.is_some() != new.is_some() {
+            topology.null_if_unset().filter(|name| !is_new(name) && !is_old(name)).for_each(add);
+        }
+    }
+
+    fn add_items(&mut self, topology: Topology<'_>, old: Option<&Vec<Value>>, new: Option<&Vec<Value>>) {
+        let mut items: BTreeMap<String, [Vec<&Value>; 2]> = BTreeMap::new();
+        for (side, list) in [old, new].into_iter().enumerate() {
+            for item in list.into_iter().flatten() {
+                items.entry(topology.item_step(item)).or_default()[side].push(item);
+            }
+        }
+        for (step, [old, new]) in items {
+            // Items with the same keys have one owner.
+            match (old.as_slice(), new.as_slice()) {
+                ([] | [_], [] | [_]) => {
+                    if old != new {
+                        let (old, new) = (old.first().copied(), new.first().copied());
+                        self.add(step, topology.item(), old, new);
+                    }
+                }
+                ([_, _, ..], [_, _, ..]) if old == new => {}
+                ([_, _, ..], [_, _, ..]) => set::insert(&mut self.written, step, true, Set::new()),
+                ([_, _, ..], _) => {
+                    if let [new] = new.as_slice() {
+                        self.add(step.clone(), topology.item(), None, Some(new));
+                    }
+                    set::insert(&mut self.removed, step, true, Set::new());
+                }
+                _ => {
+                    if let [old] = old.as_slice() {
+                        self.add(step.clone(), topology.item(), Some(old), None);
+                    }
+                    set::insert(&mut self.written, step, true, Set::new());
+                }
+            }
+        }
+    }
+
+    /// Adds the difference between two values that are not equal.
+    fn add(&mut self, step: String, topology: Topology<'_>, old: Option<&Value>, new: Option<&Value>) {
+        let is_modified = match (old, new) {
+            (Some(old), Some(new)) => {
+                !(topology.divides(old) && topology.divides(new)) || (is_empty(old) && is_empty(new))
+            }
+            _ => false,
+        };
+        let below = if is_modified {
+            let removed = compare_parts(topology, old, None).removed;
+            Self { written: compare_parts(topology, None, new).written, removed }
+        } else {
+            compare_parts(topology, old, new)
+        };
+        if new.is_none() || !below.removed.is_empty() {
+            set::insert(&mut self.removed, step.clone(), new.is_none(), below.removed);
+        }
+        set::insert(&mut self.written, step, old.is_none() || is_modified, below.written);
+    }
+}
+
+/// Returns a member of an object. Unset members that Go writes as `null` are absent here.
+fn member<'a>(
+    topology: Topology<'_>,
+    object: Option<&'a Map<String, Value>>,
+    name: &str,
+) -> Option<&'a Value> {
+    match object?.get(name) {
+        None if topology.is_null_if_unset(name) => Some(&Value::Null),
+        value => value,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
 }
 
 /// Merges `config` into `live`.
@@ -160,10 +239,11 @@ pub(super) fn remove_items(topology: Topology<'_>, value: &mut Value, set: &Set)
 }
 
 fn keep(topology: Topology<'_>, value: &mut Value, step: &str, set: &Set) -> bool {
-    if set.members.contains(step) {
-        return false;
-    }
-    let Some(below) = set.children.get(step) else { return true };
+    let below = match set::below(set, step) {
+        None => return true,
+        Some((true, _)) => return false,
+        Some((false, below)) => below,
+    };
     remove_items(topology, value, below);
     match value {
         Value::Object(map) => !map.is_empty(),

@@ -335,6 +335,11 @@ impl CustomVersion {
     #[cfg(not(feature = "cel"))]
     fn evaluate_rules(&self, _: &Value, _: Option<&Value>, _: &mut Vec<FieldError>) {}
 
+    /// Schema of the resource in another version.
+    pub(crate) fn schema_of(&self, api_version: &str) -> Option<&Schema> {
+        self.schemas.get(api_version).map(AsRef::as_ref)
+    }
+
     /// Requested replicas, if the field is set.
     pub(crate) fn replicas(&self, object: &Value) -> Option<i64> {
         let scale = self.scale.as_ref()?;

@@ -150,10 +150,11 @@ impl ResourceRequest<'_> {
             admit(self.target.resource(), &mut object)?;
         }
         let mut object = Body(object);
-        let Target { kind, namespace, .. } = self.target;
+        let Target { kind, served_version, namespace, .. } = self.target;
         let written = self
             .admitted(self.options_of_write(), options.dry_run, |admission| {
-                self.server.registry.create(kind, namespace, object.next(admission), &options, admission)
+                let object = object.next(admission);
+                self.server.registry.create(kind, *served_version, namespace, object, &options, admission)
             })
             .await?;
         self.write_response(StatusCode::CREATED, &view, written, warnings).await
@@ -167,7 +168,8 @@ impl ResourceRequest<'_> {
         let written = self
             .admitted(self.options_of_write(), options.dry_run, |admission| {
                 let object = object.next(admission);
-                self.server.registry.update(self.written(part, admission), object, &options)
+                let target = self.written(part, admission);
+                self.server.registry.update(target, self.target.served_version, object, &options)
             })
             .await?;
         self.write_response(StatusCode::OK, &view, written, warnings).await
@@ -414,7 +416,8 @@ impl ResourceRequest<'_> {
 fn write_scope(subresource: Option<Subresource>) -> Result<WriteScope, ApiStatus> {
     match subresource {
         None => Ok(WriteScope::Main),
-        Some(Subresource::Approval | Subresource::Status) => Ok(WriteScope::Status),
+        Some(Subresource::Status) => Ok(WriteScope::Status),
+        Some(Subresource::Approval) => Ok(WriteScope::Approval),
         Some(Subresource::Finalize) => Ok(WriteScope::Finalize),
         Some(Subresource::EphemeralContainers) => Ok(WriteScope::EphemeralContainers),
         Some(Subresource::Resize) => Ok(WriteScope::Resize),

@@ -1,13 +1,13 @@
 use serde_json::Value;
 
 use super::{
-    Registry, Written, check_address,
+    Registry, Written, check_address, check_name,
     modify::{ManagedFieldsOperation, WriteScope, WriteTarget},
 };
 use crate::{
     ApiStatus, FieldValidation, WriteOptions,
     apply::{self, Writer},
-    json::{at, remove, set, str_at},
+    json::{at, set, str_at},
     kind::{Kind, group_version_kind},
     resource::ServedVersion,
     strict,
@@ -15,8 +15,6 @@ use crate::{
 
 impl Registry {
     /// Server-side apply. Creates the object if it does not exist. Returns `true` with the result if it was created.
-    ///
-    /// DEVIATION: managed fields of a kind with two served versions refer to the storage version, whichever was applied.
     pub(crate) fn apply(
         &self,
         target: WriteTarget<'_>,
@@ -27,32 +25,16 @@ impl Registry {
     ) -> Result<(Written, bool), ApiStatus> {
         let WriteTarget { kind, namespace, name, scope, admission } = target;
         let warnings = check_config(kind, served_version, config, options.field_validation)?;
-        let mut config = match served_version {
-            Some(served_version) => served_version.convert_to_storage(config, kind.api_version()),
-            None => config.clone(),
-        };
+        let mut config = config.clone();
         // A missing name is taken from the URL.
         if str_at(&config, &["metadata", "name"]).is_empty() {
             set(&mut config, &["metadata", "name"], name);
         }
-        check_address(kind, namespace, Some(name), &mut config)?;
-        // Fields that the subresource does not change are not owned by the manager.
-        match scope {
-            WriteScope::Main if kind.strategy().has_status() => {
-                remove(&mut config, &["status"]);
-            }
-            WriteScope::Status => drop(remove(&mut config, &["spec"])),
-            WriteScope::EphemeralContainers => {
-                let added = remove(&mut config, &["spec", "ephemeralContainers"]);
-                remove(&mut config, &["spec"]);
-                added.into_iter().for_each(|added| set(&mut config, &["spec", "ephemeralContainers"], added));
-            }
-            WriteScope::Main | WriteScope::Finalize | WriteScope::Resize => {}
-        }
-
+        check_name(kind, namespace, Some(name), &mut config)?;
         let time = self.time(admission);
         let writer = Writer {
             kind,
+            served_version,
             manager: options.field_manager.as_deref().unwrap_or_default(),
             subresource: scope.subresource(),
             time: &time,
@@ -69,9 +51,9 @@ impl Registry {
                 && matches!(self.get(kind.resource, namespace, name), Err(e) if e.is_not_found())
         };
         if absent() {
-            let mut object = finish(apply::apply(&apply::empty(kind), &config, writer, force)?)?;
-            let managed = apply::take_managed_fields(&mut object);
-            match self.create_managed(kind, namespace, object, managed, options, admission) {
+            let object = finish(apply::apply(&apply::empty(kind), &config, writer, force)?)?;
+            let operation = ManagedFieldsOperation::Apply;
+            match self.create_by(operation, kind, namespace, object, options, admission) {
                 // Created concurrently.
                 Err(error) if error.is_already_exists() => {}
                 created => {
@@ -112,9 +94,7 @@ fn check_config(
         let given = group_version_kind(given.0, given.1);
         return Err(ApiStatus::bad_request(format!("invalid object type: {given}")));
     }
-    if served_version.is_none() {
-        apply::check(kind, config)?;
-    }
+    apply::check(kind, api_version, config)?;
     let decoded = match served_version {
         Some(_) => strict::decode_value(api_version, kind.name(), config.clone()),
         None => kind.decode(config.clone()),

@@ -5,13 +5,17 @@ use serde_json::Value;
 
 use super::{
     Registry, Written, admission, check_address, check_size, deduplicate_owners, definitions,
-    drop_server_fields, quota,
+    drop_server_fields,
+    modify::{MANAGED_FIELDS, ManagedFieldsOperation, restore_managed_fields},
+    quota,
 };
 use crate::{
     ApiStatus, Object, Resource, StatusReason, WriteOptions,
     admission::{Admission, Operation},
+    apply,
     json::{remove, set, str_at},
     kind::Kind,
+    resource::ServedVersion,
     store::{self, Commit, Decision, UpdateResult},
     strategy,
 };
@@ -20,25 +24,27 @@ use crate::{
 const GENERATED_NAMES: usize = 8;
 
 impl Registry {
-    /// Creates an object.
+    /// Creates an object, which a client sent in `served_version`.
     pub(crate) fn create(
         &self,
         kind: &Kind,
+        served_version: Option<ServedVersion>,
         namespace: &str,
         object: Value,
         options: &WriteOptions,
         admission: Option<&Admission<'_>>,
     ) -> Result<Written, ApiStatus> {
-        self.create_managed(kind, namespace, object, None, options, admission)
+        let operation = ManagedFieldsOperation::Update { subresource: "", served_version };
+        self.create_by(operation, kind, namespace, object, options, admission)
     }
 
-    /// As [`create`](Self::create), with these managed fields.
-    pub(super) fn create_managed(
+    /// As [`create`](Self::create), with another source of managed fields.
+    pub(super) fn create_by(
         &self,
+        operation: ManagedFieldsOperation,
         kind: &Kind,
         namespace: &str,
         mut object: Value,
-        managed: Option<Value>,
         options: &WriteOptions,
         admission: Option<&Admission<'_>>,
     ) -> Result<Written, ApiStatus> {
@@ -51,9 +57,6 @@ impl Registry {
         }
         drop_metadata(&mut object);
         drop_server_fields(&mut object);
-        if let Some(managed) = managed {
-            set(&mut object, &["metadata", "managedFields"], managed);
-        }
         let mut warnings: Vec<String> = deduplicate_owners(&mut object).into_iter().collect();
         let repeated = admission.map(Admission::random);
         let random = repeated.as_ref().map_or(&*self.random, |random| random as &dyn Random);
@@ -69,8 +72,14 @@ impl Registry {
         for _ in 0..attempts {
             identity.name = generated.then(|| generate_name(random, &prefix));
             let attempt = if generated { object.clone() } else { std::mem::take(&mut object) };
-            let request =
-                CreateRequest { kind, namespace, requested_name: &requested_name, options, admission };
+            let request = CreateRequest {
+                operation,
+                kind,
+                namespace,
+                requested_name: &requested_name,
+                options,
+                admission,
+            };
             result = self.create_named(request, &identity, attempt, &mut warnings);
             if !matches!(&result, Err(error) if error.is_already_exists()) {
                 break;
@@ -98,10 +107,22 @@ impl Registry {
         mut object: Value,
         warnings: &mut Vec<String>,
     ) -> Result<Arc<Object>, ApiStatus> {
-        let CreateRequest { kind, namespace, requested_name, options, admission } = request;
+        let CreateRequest { operation, kind, namespace, requested_name, options, admission } = request;
         let resource = kind.resource;
         let strategy = kind.strategy();
         kind.apply_defaults(&mut object);
+        let sent = apply::take_managed_fields(&mut object);
+        let managed = match operation.writer(kind, options, &identity.time) {
+            Some(writer) if self.managed_fields || sent.is_some() => {
+                apply::track(&apply::empty(kind), &object, sent, self.managed_fields, writer)
+            }
+            Some(_) => None,
+            None => sent,
+        };
+        let before_admission = admission.and_then(|_| managed.clone());
+        if let Some(managed) = managed {
+            set(&mut object, MANAGED_FIELDS, managed);
+        }
         self.store.read(|state| definitions::check_definition(state, resource))?;
         self.store
             .read(|state| admission::namespace_lifecycle(state, resource, namespace, requested_name))?;
@@ -111,6 +132,7 @@ impl Registry {
         if let Some(admission) = admission {
             let name = identity.name.as_ref().map_or(requested_name, |_| "");
             object = admission.mutate(Operation::Create, name, object, None)?;
+            warnings.extend(restore_managed_fields(&mut object, before_admission));
             check_address(kind, namespace, None, &mut object)?;
             drop_metadata(&mut object);
             deduplicate_owners(&mut object);
@@ -122,7 +144,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(ApiStatus::invalid(resource.kind(), resource.group(), &name, &errors));
         }
-        check_size(&object)?;
+        check_size(&mut object)?;
         if let Some(admission) = admission {
             admission.validate(Operation::Create, &name, &object, None)?;
         }
@@ -183,6 +205,7 @@ fn drop_metadata(object: &mut Value) {
 /// Parameters of a create.
 #[derive(Clone, Copy)]
 struct CreateRequest<'a> {
+    operation: ManagedFieldsOperation,
     kind: &'a Kind,
     namespace: &'a str,
     /// Name, or prefix of the name to generate.

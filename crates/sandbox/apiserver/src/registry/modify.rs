@@ -27,6 +27,8 @@ pub(crate) enum WriteScope {
     Main,
     /// Status, and the metadata that upstream allows a status write to change.
     Status,
+    /// As `Status`, through the subresource `approval`.
+    Approval,
     /// A namespace's `spec.finalizers`.
     Finalize,
     /// A pod's `spec.ephemeralContainers`.
@@ -40,6 +42,7 @@ impl WriteScope {
         match self {
             Self::Main => "",
             Self::Status => "status",
+            Self::Approval => "approval",
             Self::Finalize => "finalize",
             Self::EphemeralContainers => "ephemeralcontainers",
             Self::Resize => "resize",
@@ -52,13 +55,36 @@ impl WriteScope {
 pub(super) enum ManagedFieldsOperation {
     /// Server-side apply: the written object contains its managed fields.
     Apply,
-    /// Update or patch through this subresource. `""` is the main resource.
-    Update(&'static str),
+    /// Create, update or patch.
+    Update {
+        /// Subresource. `""` is the main resource.
+        subresource: &'static str,
+        /// Version of the request, if it is another than that of the kind.
+        served_version: Option<ServedVersion>,
+    },
+}
+
+impl ManagedFieldsOperation {
+    /// Returns the writer. `None` for server-side apply.
+    pub(super) fn writer<'a>(
+        self,
+        kind: &'a Kind,
+        options: &'a WriteOptions,
+        time: &'a str,
+    ) -> Option<Writer<'a>> {
+        match self {
+            Self::Apply => None,
+            Self::Update { subresource, served_version } => {
+                let manager = options.field_manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+                Some(Writer { kind, served_version, manager, subresource, time })
+            }
+        }
+    }
 }
 
 /// Field manager of writes within the process that have none.
 const UNKNOWN_MANAGER: &str = "unknown";
-const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
+pub(super) const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
 /// Part of an object that a request writes.
 #[derive(Clone, Copy)]
@@ -106,6 +132,13 @@ impl Patch {
         Ok(())
     }
 
+    /// `true` if the patch can change the managed fields.
+    fn changes_managed_fields(&self) -> bool {
+        let text = self.body.to_string();
+        // A copy of the metadata contains them, too.
+        text.contains("managedFields") || (self.form == PatchType::Json && text.contains("\"from\""))
+    }
+
     /// Returns `target` with the patch applied.
     pub(crate) fn apply(&self, target: &Value, kind: &str) -> Result<Value, ApiStatus> {
         match self.form {
@@ -139,17 +172,18 @@ impl Patch {
 }
 
 impl Registry {
-    /// Replaces a part of an object.
+    /// Replaces a part of an object, which a client sent in `served_version`.
     pub(crate) fn update(
         &self,
         target: WriteTarget<'_>,
+        served_version: Option<ServedVersion>,
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
         let WriteTarget { kind, namespace, name, scope, .. } = target;
         check_address(kind, namespace, Some(name), &mut object)?;
         kind.apply_defaults(&mut object);
-        let operation = ManagedFieldsOperation::Update(scope.subresource());
+        let operation = ManagedFieldsOperation::Update { subresource: scope.subresource(), served_version };
         self.modify(target, operation, options, |_, _| Ok((object.clone(), Vec::new())))
     }
 
@@ -163,10 +197,14 @@ impl Registry {
     ) -> Result<Written, ApiStatus> {
         let WriteTarget { kind, namespace, name, scope, .. } = target;
         patch.check_form(kind)?;
-        let operation = ManagedFieldsOperation::Update(scope.subresource());
+        let operation = ManagedFieldsOperation::Update { subresource: scope.subresource(), served_version };
         self.modify(target, operation, options, |_, old| {
             let shown = served_version.map(|served_version| served_version.convert_from_storage(old));
-            let patched = patch.apply(shown.as_ref().unwrap_or(old), kind.name())?;
+            let mut patched = patch.apply(shown.as_ref().unwrap_or(old), kind.name())?;
+            // Managed fields are large, and most patches leave them as they are.
+            if at(old, MANAGED_FIELDS).is_some() && !patch.changes_managed_fields() {
+                apply::take_managed_fields(&mut patched);
+            }
             let decode = |object| match served_version {
                 Some(version) => strict::decode_value(version.api_version(), kind.name(), object),
                 None => kind.decode(object),
@@ -208,15 +246,13 @@ impl Registry {
                 warnings = found;
                 warnings.extend(deduplicate_owners(&mut new));
                 warnings.extend(kind.strategy().update_warnings(&new, &shown));
-                let manage = |new: &Value, sent: Option<Value>| match operation {
-                    ManagedFieldsOperation::Apply => sent,
-                    ManagedFieldsOperation::Update(subresource) => {
-                        let manager = options.field_manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
-                        let writer = Writer { kind, manager, subresource, time: &time };
-                        apply::track(&shown, new, sent.as_ref(), writer)
-                    }
-                };
-                next_state(target, old, &shown, new, manage)
+                check_identity(kind, old, &new)?;
+                keep_metadata(&mut new, &shown);
+                let mut managed = apply::take_managed_fields(&mut new);
+                if let Some(writer) = operation.writer(kind, options, &time) {
+                    managed = apply::track(&shown, &new, managed, false, writer);
+                }
+                next_state(target, old, &shown, new, managed, &mut warnings)
             },
             |_| Ok(()),
         )?;
@@ -245,50 +281,35 @@ fn next_state(
     old: &Arc<Object>,
     shown: &Value,
     mut new: Value,
-    manage: impl FnOnce(&Value, Option<Value>) -> Option<Value>,
+    mut managed: Option<Value>,
+    warnings: &mut Vec<String>,
 ) -> Result<Decision, ApiStatus> {
     let WriteTarget { kind, name, scope, admission, .. } = target;
     let resource = kind.resource;
-    check_identity(kind, old, &new)?;
-    keep_metadata(&mut new, shown);
-    let sent = apply::take_managed_fields(&mut new);
     drop_server_fields(&mut new);
     // A webhook does not see the scale's object.
     let admission = admission.filter(|admission| admission.has_versions());
-    let managed = match admission {
-        None => {
-            prepare(target, old, shown, &mut new);
-            manage(&new, sent)
+    if let Some(admission) = admission {
+        if let Some(managed) = &managed {
+            set(&mut new, MANAGED_FIELDS, managed.clone());
         }
-        Some(admission) => {
-            // Managed fields are those of the client's write, not of the webhooks' changes.
-            let mut draft = new.clone();
-            prepare(target, old, shown, &mut draft);
-            let managed = manage(&draft, sent);
-            if let Some(managed) = &managed {
-                set(&mut new, MANAGED_FIELDS, managed.clone());
-            }
-            new = admission.mutate(Operation::Update, name, new, Some(shown))?;
-            check_address(kind, target.namespace, Some(name), &mut new)?;
-            keep_metadata(&mut new, shown);
-            let changed = apply::take_managed_fields(&mut new);
-            drop_server_fields(&mut new);
-            deduplicate_owners(&mut new);
-            prepare(target, old, shown, &mut new);
-            managed.map(|managed| changed.unwrap_or(managed))
-        }
-    };
-    let kept = at(old.value(), MANAGED_FIELDS);
-    match (kept, managed) {
-        (Some(kept), Some(managed)) if apply::equal_ignoring_times(kept, &managed) => {
-            set(&mut new, MANAGED_FIELDS, kept.clone());
-            // An update of timestamps alone is not a change.
-            if new != *shown {
-                set(&mut new, MANAGED_FIELDS, managed);
-            }
-        }
-        (_, Some(managed)) => set(&mut new, MANAGED_FIELDS, managed),
-        (_, None) => {}
+        new = admission.mutate(Operation::Update, name, new, Some(shown))?;
+        check_address(kind, target.namespace, Some(name), &mut new)?;
+        keep_metadata(&mut new, shown);
+        warnings.extend(restore_managed_fields(&mut new, managed));
+        managed = apply::take_managed_fields(&mut new);
+        drop_server_fields(&mut new);
+        deduplicate_owners(&mut new);
+    }
+    prepare(target, old, shown, &mut new);
+    let kept = at(shown, MANAGED_FIELDS);
+    if let Some(managed) = managed {
+        // An update of timestamps alone is not a change.
+        let is_kept = |kept: &&Value| {
+            apply::equal_but_managed_fields(&new, shown) && apply::equal_ignoring_times(kept, &managed)
+        };
+        let managed = kept.filter(is_kept).cloned().unwrap_or(managed);
+        set(&mut new, MANAGED_FIELDS, managed);
     }
     // A converted or defaulted object is compared again after its conversion to the storage version.
     let is_stored_form = std::ptr::eq(shown, old.value());
@@ -298,7 +319,7 @@ fn next_state(
 
     let errors = match scope {
         WriteScope::Main => kind.validate_update(&new, shown),
-        WriteScope::Status => kind.validate_status_update(&new, shown),
+        WriteScope::Status | WriteScope::Approval => kind.validate_status_update(&new, shown),
         WriteScope::Finalize => Vec::new(),
         WriteScope::EphemeralContainers => validate::ephemeral_containers(&new, shown),
         WriteScope::Resize => validate::resize(&new, shown),
@@ -306,7 +327,7 @@ fn next_state(
     if !errors.is_empty() {
         return Err(ApiStatus::invalid(resource.kind(), resource.group(), name, &errors));
     }
-    check_size(&new)?;
+    check_size(&mut new)?;
     if let Some(admission) = admission {
         admission.validate(Operation::Update, name, &new, Some(shown))?;
     }
@@ -319,6 +340,18 @@ fn next_state(
     } else {
         Ok(Decision::Put(new))
     }
+}
+
+/// Restores `managed` if a webhook made the managed fields invalid. Returns a warning then.
+pub(super) fn restore_managed_fields(object: &mut Value, managed: Option<Value>) -> Option<String> {
+    if at(object, MANAGED_FIELDS).is_none_or(apply::is_valid) {
+        return None;
+    }
+    match managed {
+        Some(managed) => set(object, MANAGED_FIELDS, managed),
+        None => drop(apply::take_managed_fields(object)),
+    }
+    Some("metadata.managedFields of a mutating webhook are invalid and were ignored".to_owned())
 }
 
 /// Restores metadata that a write does not change.
@@ -345,7 +378,7 @@ fn prepare(target: WriteTarget<'_>, old: &Object, shown: &Value, new: &mut Value
             }
             strategy::prepare_update(strategy, new, shown);
         }
-        WriteScope::Status => strategy::prepare_status_update(strategy, new, shown),
+        WriteScope::Status | WriteScope::Approval => strategy::prepare_status_update(strategy, new, shown),
         WriteScope::Finalize => {
             let finalizers = list_at(new, &["spec", "finalizers"]).to_vec();
             for part in ["spec", "status"] {

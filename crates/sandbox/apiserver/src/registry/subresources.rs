@@ -85,7 +85,7 @@ impl Registry {
         options: &WriteOptions,
         mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
-        let operation = ManagedFieldsOperation::Update("scale");
+        let operation = ManagedFieldsOperation::Update { subresource: "scale", served_version: None };
         let WriteTarget { kind, name, admission, .. } = target;
         self.modify(target, operation, options, |old, shown| {
             let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());

@@ -315,7 +315,12 @@ fn read_struct<'de, A: MapAccess<'de>>(
         let value = entries.next_value_seed(Typed { ty: &field.ty, context })?;
         context.path.pop();
         match value {
-            Some(value) if field.presence != Presence::NotEmpty || !is_empty(&value) => {
+            // An empty list resets managed fields.
+            Some(value)
+                if field.presence != Presence::NotEmpty
+                    || !is_empty(&value)
+                    || field.name == "managedFields" =>
+            {
                 fields.insert(field.name.to_owned(), value);
             }
             // As in Go, a null keeps an earlier value and an empty value replaces it.

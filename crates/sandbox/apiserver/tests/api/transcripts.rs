@@ -5,7 +5,7 @@ use kcm_testkit::Transcript;
 use crate::{client::Client, webhooks::FakeWebhooks};
 
 /// Replays a transcript on a new server.
-async fn replay(name: &str, text: &str) {
+async fn replay(name: &str, transcript: Transcript<'_>) {
     // With roles, an administrator may do everything as well.
     let client = Client::with(|config| {
         config.rbac = name == "rbac";
@@ -13,7 +13,6 @@ async fn replay(name: &str, text: &str) {
         "https://kubernetes.default.svc".clone_into(&mut config.service_account_issuer);
         config.webhooks = Some(FakeWebhooks::refusing());
     });
-    let transcript = Transcript::new(text);
     let replayed = transcript
         .replay(async |request| {
             let mut headers = request.impersonation();
@@ -29,9 +28,16 @@ macro_rules! transcripts {
     ($($name:ident)+) => {$(
         #[tokio::test]
         async fn $name() {
-            replay(stringify!($name), include_str!(concat!("testdata/transcripts/", stringify!($name), ".txt"))).await;
+            let text = include_str!(concat!("testdata/transcripts/", stringify!($name), ".txt"));
+            replay(stringify!($name), Transcript::new(text)).await;
         }
     )+};
+}
+
+#[tokio::test]
+async fn managed_fields() {
+    let text = include_str!("testdata/transcripts/managed_fields.txt");
+    replay("managed_fields", Transcript::of_managed_fields(text)).await;
 }
 
 #[cfg(feature = "cel")]

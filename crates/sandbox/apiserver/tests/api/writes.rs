@@ -292,6 +292,32 @@ async fn duplicate_keys_of_an_applied_configuration_are_reported() {
 }
 
 #[tokio::test]
+async fn equal_write_of_another_manager_changes_nothing() {
+    let client = Client::new();
+    let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let path = format!("{DEPLOYMENTS}/web?fieldManager=other");
+    assert_eq!(client.put(&path, &created).await.expect(200), created);
+    let replicas = json!({"spec": {"replicas": created["spec"]["replicas"]}});
+    assert_eq!(client.patch(&path, &replicas).await.expect(200), created);
+    client.patch(&format!("{DEPLOYMENTS}/web/scale?fieldManager=other"), &replicas).await.expect(200);
+    assert_eq!(client.get(&format!("{DEPLOYMENTS}/web")).await.expect(200), created);
+}
+
+#[tokio::test]
+async fn managed_fields_begin_with_the_first_apply_if_disabled() {
+    let client = Client::with(|config| config.managed_fields = false);
+    let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    assert_eq!(created["metadata"].get("managedFields"), None);
+    let path = format!("{DEPLOYMENTS}/web?fieldManager=a");
+    let header = [("content-type", "application/apply-patch+yaml")];
+    let config = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"labels": {"a": "b"}}});
+    let applied = client.call("PATCH", &path, &header, config.to_string()).await.expect(200);
+    let managers = applied["metadata"]["managedFields"].as_array().unwrap();
+    let names: Vec<&Value> = managers.iter().map(|entry| &entry["manager"]).collect();
+    assert_eq!(names, ["a", "before-first-apply"]);
+}
+
+#[tokio::test]
 async fn apply_conflicts_with_other_managers() {
     let client = Client::new();
     let apply = async |query: &str, replicas: u32, managed: Value| {
