@@ -22,6 +22,8 @@ const BATCH: usize = 4096;
 pub(crate) struct Api {
     server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
+    /// Name of the component in `metadata.managedFields`.
+    manager: &'static str,
 }
 
 /// Change of an object.
@@ -85,7 +87,16 @@ pub(crate) struct Changes {
 
 impl Api {
     pub(crate) fn new(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Self {
-        Self { server, clock }
+        Self { server, clock, manager: "kube-controller-manager" }
+    }
+
+    /// Returns the access of a component with this name.
+    pub(crate) fn of(&self, manager: &'static str) -> Arc<Self> {
+        Arc::new(Self { server: Arc::clone(&self.server), clock: Arc::clone(&self.clock), manager })
+    }
+
+    fn options(&self) -> WriteOptions {
+        WriteOptions { field_manager: Some(self.manager.to_owned()), ..WriteOptions::default() }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -152,7 +163,7 @@ impl Api {
         namespace: &str,
         object: Value,
     ) -> Result<Arc<Object>, ApiStatus> {
-        self.server.create(resource, namespace, object, &WriteOptions::default())
+        self.server.create(resource, namespace, object, &self.options())
     }
 
     /// Applies a JSON merge patch to the object, if it is still at this version. Custom resources have no other patch
@@ -161,7 +172,7 @@ impl Api {
         metadata["uid"] = object.uid().into();
         metadata["resourceVersion"] = object.revision().to_string().into();
         let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
-        let (patch, options) = (json!({ "metadata": metadata }), WriteOptions::default());
+        let (patch, options) = (json!({ "metadata": metadata }), self.options());
         self.server.patch(resource, namespace, name, None, Patch::merge(patch), &options).map(drop)
     }
 
@@ -177,7 +188,7 @@ impl Api {
 
     fn patch_part(&self, object: &Object, part: Option<Subresource>, patch: &Value) -> Result<(), ApiStatus> {
         let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
-        let options = WriteOptions::default();
+        let options = self.options();
         self.server
             .patch(resource, namespace, name, part, Patch::strategic(patch.clone()), &options)
             .map(drop)
@@ -208,7 +219,7 @@ impl Api {
     pub(crate) fn finalize(&self, namespace: &Object) -> Result<(), ApiStatus> {
         let mut emptied = namespace.value().clone();
         emptied["spec"]["finalizers"] = json!([]);
-        self.server.finalize(emptied, &WriteOptions::default()).map(drop)
+        self.server.finalize(emptied, &self.options()).map(drop)
     }
 
     /// Creates an event about a pod with the kubelet as source. Returns its name. A failure is only logged.
@@ -249,7 +260,7 @@ impl Api {
     /// Records that an event has happened `count` times, the last time now.
     pub(crate) fn count_event(&self, pod: &Object, name: &str, count: u32) -> Result<(), ApiStatus> {
         let patch = json!({ "count": count, "lastTimestamp": self.now() });
-        let (namespace, options) = (pod.namespace(), WriteOptions::default());
+        let (namespace, options) = (pod.namespace(), self.options());
         self.server.patch(Resource::EVENTS, namespace, name, None, Patch::merge(patch), &options).map(drop)
     }
 

@@ -57,6 +57,9 @@ pub struct SandboxConfig {
     pub kubelet: KubeletConfig,
 }
 
+/// Name of the kubelets in `metadata.managedFields`.
+const KUBELET: &str = "kubelet";
+
 /// Simulated components of one API server.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -80,7 +83,7 @@ impl Sandbox {
     pub fn new(config: SandboxConfig) -> Result<Self, ApiStatus> {
         let SandboxConfig { server, clock, random, nodes, kubelet } = config;
         let api = Arc::new(Api::new(server, Arc::clone(&clock)));
-        let nodes = nodes::create(&api, nodes)?;
+        let nodes = nodes::create(&api.of(KUBELET), nodes)?;
         let missing_image_tags = MISSING_IMAGE_TAGS.map(str::to_owned).into();
         Ok(Self {
             api,
@@ -151,8 +154,8 @@ impl Sandbox {
             () = async {
                 tokio::join!(
                     Namespaces::new(Arc::clone(&self.clock)).run(api()),
-                    Scheduler::default().run(api()),
-                    kubelet.run(api()),
+                    Scheduler::default().run(self.api.of("kube-scheduler")),
+                    kubelet.run(self.api.of(KUBELET)),
                     GarbageCollector::default().run(api()),
                     Disruption::default().run(api()),
                     Quotas::new(self.quota_delay).run(api()),
