@@ -24,6 +24,7 @@ impl Cluster {
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
+            managed_fields: false,
             ..ApiServerConfig::default()
         });
         let kubelet = KubeletConfig { pod_ready_delay: Duration::ZERO, pod_stop_delay: Duration::ZERO };

@@ -146,6 +146,7 @@ pub(crate) fn plan(snapshot: &Snapshot, request: &ChangeRequest) -> Result<Deplo
     let server = ApiServer::new(ApiServerConfig {
         clock: Arc::new(SimulatedClock::new(snapshot.taken)),
         random: Arc::new(SeededRandom::new(SEED)),
+        managed_fields: false,
         ..ApiServerConfig::default()
     });
     let deployment = Snapshot {
@@ -206,6 +207,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
         history: HistoryLimits { events: usize::MAX, bytes: usize::MAX },
         admission: Some(admission(refusals, snapshot.is_sandbox)),
         faults: faults(refusals, quota_delay),
+        managed_fields: false,
         ..ApiServerConfig::default()
     });
     // Set once, here.

@@ -169,6 +169,7 @@ async fn simulate<X: Send + Sync + 'static>(
         random: random(scenario.seed, 1),
         audit: Some(Arc::new(move |event| audited.audit(event))),
         first_revision: first_revision(&scenario.incidents),
+        managed_fields: false,
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
         ..ApiServerConfig::default()
     });

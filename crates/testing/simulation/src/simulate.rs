@@ -135,6 +135,7 @@ async fn simulate(
         audit: Some(Arc::new(move |event| audited.audit(event))),
         admission: admission(&scenario.webhooks, &choices),
         first_revision: first_revision(&scenario.incidents),
+        managed_fields: false,
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
         ..ApiServerConfig::default()
     });

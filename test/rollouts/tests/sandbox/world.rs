@@ -71,6 +71,7 @@ impl World {
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
+            managed_fields: false,
             ..ApiServerConfig::default()
         });
         let sandbox = Sandbox::new(SandboxConfig {

@@ -66,6 +66,7 @@ impl World {
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
+            managed_fields: false,
             ..ApiServerConfig::default()
         });
         let namespace = json!({ "metadata": { "name": NAMESPACE } });
