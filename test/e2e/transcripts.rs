@@ -5,7 +5,7 @@
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use kcm_stories::external::{Authorization, ControlPlane, Program};
-use kcm_testkit::{Transcript, TranscriptRequest, normalized, unused_address};
+use kcm_testkit::{Transcript, TranscriptRequest, unused_address};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -33,6 +33,9 @@ const SETTLED: Duration = Duration::from_secs(10);
 
 /// File of the transcript of a server that authorizes by roles.
 const RBAC: &str = "rbac.txt";
+
+/// File of the transcript of managed fields.
+const MANAGED_FIELDS: &str = "managed_fields.txt";
 
 /// A separate kube-apiserver, without the kubelet of other tests, which writes to pods, and `kubectl proxy` to it.
 struct Server {
@@ -101,7 +104,8 @@ async fn roles_are_those_of_kube_apiserver() {
 async fn replay(file: &Path, address: SocketAddr) {
     let text = fs::read_to_string(file).unwrap();
     let mut settles = false;
-    let transcript = Transcript::new(&text);
+    let is_managed = file.ends_with(MANAGED_FIELDS);
+    let transcript = if is_managed { Transcript::of_managed_fields(&text) } else { Transcript::new(&text) };
     let replayed = transcript
         .replay(async |request| {
             let deadline = Instant::now() + if settles { SETTLED } else { Duration::ZERO };
@@ -111,7 +115,7 @@ async fn replay(file: &Path, address: SocketAddr) {
             loop {
                 let (code, body) = send(address, request).await.unwrap();
                 // The definition before is served in the background.
-                if normalized(code, &body) == request.response || Instant::now() >= deadline {
+                if transcript.normalized(code, &body) == request.response || Instant::now() >= deadline {
                     return (code, body);
                 }
                 sleep(Duration::from_millis(100)).await;
