@@ -33,6 +33,8 @@ pub(super) fn reset_fields(kind: &Kind, subresource: &str) -> &'static [Path] {
         (_, "" | "finalize") if kind.has(Subresource::Status) => &[STATUS],
         (_, "" | "finalize") => &[],
         ("Deployment", _) if kind.custom.is_none() => &[SPEC, &["f:metadata", "f:labels"]],
+        // Other fields are not changed by these writes.
+        ("Pod", "ephemeralcontainers" | "resize") => &[METADATA, STATUS],
         ("Pod", _) if kind.custom.is_none() => {
             &[SPEC, &["f:metadata", "f:ownerReferences"], &["f:metadata", "f:deletionTimestamp"]]
         }
