@@ -8,7 +8,7 @@
 //! service account and tolerations) belong to admission.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 mod image;
 mod pod;
@@ -31,7 +31,7 @@ pub fn apply(kind: &str, object: &mut Value) {
         "ReplicaSet" => workload(object, replica_set),
         "Pod" => pod::pod(object),
         "ReplicationController" => replication_controller(object),
-        "HorizontalPodAutoscaler" => make(object, "spec", |spec| set(spec, "minReplicas", 1)),
+        "HorizontalPodAutoscaler" => make(object, "spec", horizontal_pod_autoscaler),
         "Namespace" => namespace(object),
         "Node" => node(object),
         "Service" => service::service(object),
@@ -92,6 +92,15 @@ fn replication_controller(object: &mut Fields) {
     });
 }
 
+fn horizontal_pod_autoscaler(spec: &mut Map<String, Value>) {
+    set(spec, "minReplicas", 1);
+    if spec.get("metrics").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        spec.insert("metrics".to_owned(), json!([metric]));
+    }
+}
+
 fn namespace(object: &mut Fields) {
     make(object, "metadata", |metadata| {
         let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -105,6 +114,14 @@ fn namespace(object: &mut Fields) {
 }
 
 fn node(object: &mut Fields) {
+    // A conversion of upstream.
+    with(object, "spec", |spec| {
+        if let Some(range) = spec.get("podCIDR").filter(|range| *range != "").cloned() {
+            set(spec, "podCIDRs", json!([range]));
+        } else if let Some(range) = spec.get("podCIDRs").and_then(|ranges| ranges.get(0)).cloned() {
+            set(spec, "podCIDR", range);
+        }
+    });
     with(object, "status", |status| {
         if let Some(capacity) = status.get("capacity").cloned() {
             set(status, "allocatable", capacity);

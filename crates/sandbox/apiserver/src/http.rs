@@ -33,6 +33,7 @@ mod user;
 mod verbs;
 mod view;
 mod watch;
+mod yaml;
 
 pub use audit_event::{AuditEvent, AuditSink, ObjectReference};
 pub use fault::{Fault, FaultError};

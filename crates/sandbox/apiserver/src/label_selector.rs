@@ -2,10 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-use kcm_api::selector::{Operator, Requirement, is_label_value, is_qualified_name};
+use kcm_api::selector::{Operator, Requirement};
 use serde_json::Value;
 
-use crate::json::{at, list_at, str_at};
+use crate::{
+    json::{at, list_at, str_at},
+    validate::names::{label_value, qualified_name},
+};
 
 /// Invalid selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +39,14 @@ impl LabelSelector {
             let negated = token == Token::Not;
             let key = match if negated { tokens.next() } else { Some(token) } {
                 Some(Token::Word(key)) => check_key(key)?,
-                other => return Err(fail(format!("found '{}', expected: identifier", show(other)))),
+                other if negated => {
+                    return Err(fail(format!("found '{}', expected: identifier", show(other))));
+                }
+                other => {
+                    let found = show(other);
+                    let expected = "!, identifier, or 'end of string'";
+                    return Err(SelectorError(format!("found '{found}', expected: {expected}")));
+                }
             };
             requirements.push(if negated {
                 requirement(key, Operator::DoesNotExist, [])
@@ -58,8 +68,17 @@ impl LabelSelector {
                                 return Err(fail(format!("found '{found}', expected: {expected}")));
                             }
                         };
-                        let values =
-                            if set { parse_set(&mut tokens)? } else { vec![parse_value(&mut tokens)] };
+                        let values = if set {
+                            parse_set(&mut tokens)?
+                        } else {
+                            match tokens.peek().copied() {
+                                None | Some(Token::Comma | Token::Word(_)) => vec![parse_value(&mut tokens)],
+                                other => {
+                                    let found = show(other);
+                                    return Err(fail(format!("found '{found}', expected: identifier")));
+                                }
+                            }
+                        };
                         for value in &values {
                             check_value(key, value)?;
                         }
@@ -80,10 +99,11 @@ impl LabelSelector {
                 Some(Token::Comma) if matches!(tokens.peek(), Some(Token::Word(_) | Token::Not)) => {}
                 Some(Token::Comma) => {
                     let found = show(tokens.next());
-                    return Err(fail(format!("found '{found}', expected: identifier after ','")));
+                    return Err(SelectorError(format!("found '{found}', expected: identifier after ','")));
                 }
                 other => {
-                    return Err(fail(format!("found '{}', expected: ',' or 'end of string'", show(other))));
+                    let found = show(other);
+                    return Err(SelectorError(format!("found '{found}', expected: ',' or 'end of string'")));
                 }
             }
         }
@@ -250,25 +270,18 @@ fn parse_set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
 }
 
 fn check_key(key: &str) -> Result<&str, SelectorError> {
-    if is_qualified_name(key) {
-        Ok(key)
-    } else {
-        Err(SelectorError(format!(
-            "unable to parse requirement: <nil>: Invalid value: \"{key}\": not a label key"
-        )))
-    }
+    let errors = qualified_name(key);
+    if errors.is_empty() { Ok(key) } else { Err(invalid("<nil>", key, &errors)) }
 }
 
 fn check_value(key: &str, value: &str) -> Result<(), SelectorError> {
-    if is_label_value(value) {
-        Ok(())
-    } else {
-        let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
-                    and must start and end with an alphanumeric character";
-        Err(SelectorError(format!(
-            "unable to parse requirement: values[0][{key}]: Invalid value: \"{value}\": {what}"
-        )))
-    }
+    let errors = label_value(value);
+    if errors.is_empty() { Ok(()) } else { Err(invalid(&format!("values[0][{key}]"), value, &errors)) }
+}
+
+fn invalid(field: &str, value: &str, errors: &[String]) -> SelectorError {
+    let why = errors.join("; ");
+    SelectorError(format!("unable to parse requirement: {field}: Invalid value: {value:?}: {why}"))
 }
 
 #[cfg(test)]

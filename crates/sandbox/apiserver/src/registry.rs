@@ -35,7 +35,7 @@ use crate::{
 pub(crate) use create::new_uid;
 pub(crate) use delete::Deleted;
 pub use modify::Patch;
-pub(crate) use modify::{WriteScope, WriteTarget};
+pub(crate) use modify::{PATCHES_OF_CUSTOM_RESOURCES, WriteScope, WriteTarget};
 pub use quota::pod_resources;
 pub(crate) use subresources::scale_of;
 
@@ -176,15 +176,12 @@ fn drop_server_fields(object: &mut Value) {
 /// Removes all but the first of several references to the same owner. Returns a warning if there are any.
 fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = list_at(object, &["metadata", "ownerReferences"]);
-    let mut seen: Vec<&str> = Vec::new();
     let mut repeated: Vec<&str> = Vec::new();
-    let mut kept = Vec::new();
+    let mut kept: Vec<Value> = Vec::new();
     for owner in owners {
-        let uid = str_at(owner, &["uid"]);
-        if seen.contains(&uid) {
-            repeated.push(uid);
+        if kept.contains(owner) {
+            repeated.push(str_at(owner, &["uid"]));
         } else {
-            seen.push(uid);
             kept.push(owner.clone());
         }
     }

@@ -335,7 +335,7 @@ impl ApiServer {
         let object = decode(&kind, object)?;
         let name = &str_at(&object, &["metadata", "name"]).to_owned();
         let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
-        Ok(self.registry.update(target, None, object, options)?.object)
+        Ok(self.registry.update(target, None, object, options)?.0.object)
     }
 
     /// Patches an object, its status, its scale, or ephemeral containers or resources of a pod. Returns the object; for a scale the scaled object.
@@ -418,7 +418,7 @@ impl ApiServer {
         let namespace = namespace.unwrap_or_default();
         let mut deletion = self.registry.delete_collection(resource, namespace, selected, options, None)?;
         while deletion.delete_batch()? {}
-        Ok(deletion.into_deleted())
+        Ok(deletion.into_deleted().items)
     }
 
     /// Assigns a pod to a node, as a scheduler does.

@@ -300,6 +300,17 @@ impl ApiStatus {
         )
     }
 
+    /// 405 for a verb that a custom resource does not support.
+    pub(crate) fn method_not_supported(resource: Resource, verb: &str) -> Self {
+        let details = StatusDetails {
+            group: resource.group().to_owned(),
+            kind: resource.plural().to_owned(),
+            ..StatusDetails::default()
+        };
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", resource.qualified());
+        Self { details: Some(Box::new(details)), ..Self::new(StatusReason::MethodNotAllowed, message) }
+    }
+
     /// 415 for a body in none of the accepted media types.
     pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
         let message = format!(

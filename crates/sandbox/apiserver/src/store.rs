@@ -46,6 +46,7 @@ pub use cache::WatchCacheLag;
 pub use durable::{Disk, Row};
 pub use history::HistoryLimits;
 pub use list::ObjectList;
+pub(crate) use list::check_continue;
 pub use watcher::{WatchEvent, WatchStart, Watcher};
 
 /// Maximum number of attempts of an update.

@@ -60,6 +60,9 @@ struct Row {
     /// `true` if an update requires a resource version.
     #[serde(default)]
     conditional: bool,
+    /// `true` if an update creates an object that does not exist.
+    #[serde(default)]
+    created: bool,
     /// `true` if a removal returns the object.
     #[serde(default)]
     returned: bool,
@@ -236,7 +239,10 @@ impl Strategy for StoredKind {
             }
             object
         };
-        self.row.generation && content(new) != content(old)
+        let labels = |object| at(object, &["metadata", "labels"]);
+        self.row.generation
+            && (content(new) != content(old)
+                || (self.row.kind == "EndpointSlice" && labels(new) != labels(old)))
     }
 
     fn prepare_create(&self, object: &mut Value, user: Option<&User>) {
@@ -262,6 +268,10 @@ impl Strategy for StoredKind {
 
     fn allows_unconditional_update(&self) -> bool {
         !self.row.conditional
+    }
+
+    fn allows_create_on_update(&self) -> bool {
+        self.row.created
     }
 
     fn selectable_fields(&self) -> &[SelectableField] {

@@ -64,6 +64,11 @@ pub(crate) trait Strategy: Sync {
         true
     }
 
+    /// `true` if an update of an object that does not exist creates it.
+    fn allows_create_on_update(&self) -> bool {
+        false
+    }
+
     /// Supported field selectors other than name and namespace.
     fn selectable_fields(&self) -> &[SelectableField] {
         &[]

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::{
+    json::type_name,
     schema::{Presence, SCHEMA, Schema, StructId, Type},
     structural_schema,
 };
@@ -121,7 +122,7 @@ pub fn decode(api_version: &str, kind: &str, raw: &[u8]) -> Result<Decoded, Deco
     let object = Root { id: root, context: &mut context }
         .deserialize(&mut deserializer)
         .and_then(|object| deserializer.end().map(|()| object));
-    finish(api_version, kind, context, object, || summary(raw))
+    finish(api_version, kind, context, object, Some(raw))
 }
 
 /// Decodes a parsed value, such as the result of a patch. Duplicate fields are not detected, because parsing drops them.
@@ -129,7 +130,7 @@ pub fn decode_value(api_version: &str, kind: &str, object: Value) -> Result<Deco
     let root = find(api_version, kind)?;
     let mut context = Context::new(&SCHEMA);
     let object = Root { id: root, context: &mut context }.deserialize(object);
-    finish(api_version, kind, context, object, String::new)
+    finish(api_version, kind, context, object, None)
 }
 
 /// Parses an object of no built-in type. Returns it with strict errors about duplicate fields.
@@ -140,10 +141,15 @@ pub(crate) fn decode_untyped(kind: &str, raw: &[u8]) -> Result<(Value, Vec<Strin
         .deserialize(&mut deserializer)
         .and_then(|object| deserializer.end().map(|()| object));
     match object {
-        Ok(object) => Ok((object, errors)),
+        Ok(object @ (Value::Object(_) | Value::Null)) => Ok((object, errors)),
+        Ok(other) => Err(DecodeError::Syntax {
+            kind: kind.to_owned(),
+            detail: seed::not_an_object(type_name(&other)),
+            summary: summary(raw),
+        }),
         Err(error) => Err(DecodeError::Syntax {
             kind: kind.to_owned(),
-            detail: syntax_error(&error),
+            detail: syntax_error(&error, raw),
             summary: summary(raw),
         }),
     }
@@ -170,12 +176,19 @@ fn finish(
     kind: &str,
     context: Context<'_>,
     object: Result<Value, serde_json::Error>,
-    summary: impl FnOnce() -> String,
+    raw: Option<&[u8]>,
 ) -> Result<Decoded, DecodeError> {
+    let summary = || raw.map(summary).unwrap_or_default();
     let is_object = context.is_object;
     let (mut strict_errors, type_error) = context.into_diagnostics();
     let mut object = match (object, type_error) {
         (_, Some(detail)) if !is_object => {
+            return Err(DecodeError::Syntax { kind: kind.to_owned(), detail, summary: summary() });
+        }
+        (_, Some(detail))
+            if detail.ends_with(" Go struct field .kind of type string")
+                || detail.ends_with(" Go struct field .apiVersion of type string") =>
+        {
             return Err(DecodeError::Syntax { kind: kind.to_owned(), detail, summary: summary() });
         }
         (_, Some(detail)) => {
@@ -183,7 +196,7 @@ fn finish(
             return Err(DecodeError::Type { kind: kind.to_owned(), version, detail });
         }
         (Err(error), None) => {
-            let (detail, summary) = (syntax_error(&error), summary());
+            let (detail, summary) = (syntax_error(&error, raw.unwrap_or_default()), summary());
             return Err(DecodeError::Syntax { kind: kind.to_owned(), detail, summary });
         }
         (Ok(object), None) => object,
@@ -250,8 +263,29 @@ fn version_of(api_version: &str) -> &str {
 }
 
 /// Message of a parser's error: Go's if the text ends too early.
-pub(crate) fn syntax_error(error: &serde_json::Error) -> String {
-    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
+pub(crate) fn syntax_error(error: &serde_json::Error, text: &[u8]) -> String {
+    // Prefixes of serde_json's messages, with Go's.
+    const CONTEXTS: [(&str, &str); 6] = [
+        ("expected value", "looking for beginning of value"),
+        ("trailing characters", "after top-level value"),
+        ("expected `,` or `}`", "after object key:value pair"),
+        ("expected `,` or `]`", "after array element"),
+        ("key must be a string", "looking for beginning of object key string"),
+        ("expected `:`", "after object key"),
+    ];
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let message = error.to_string();
+    let context = CONTEXTS.iter().find(|(prefix, _)| message.starts_with(prefix));
+    let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1));
+    let character = line.and_then(|line| line.get(error.column().saturating_sub(1)));
+    match (context, character) {
+        (Some((_, context)), Some(character)) => {
+            format!("invalid character '{}' {context}", char::from(*character))
+        }
+        _ => message,
+    }
 }
 
 /// Returns the beginning of a body for an error message.

@@ -17,7 +17,7 @@ mod definition_rules;
 mod definition_schema;
 mod label_selector;
 mod metadata;
-mod names;
+pub(crate) mod names;
 mod path;
 mod plain;
 mod pod;
@@ -62,7 +62,7 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     if kind == "Lease" {
         plain::lease_version(new, &mut errors);
     }
-    metadata::update(new, old, &mut errors);
+    metadata::update(new, old, kind != "CustomResourceDefinition", &mut errors);
     content(kind, new, &mut errors);
     match kind {
         "Deployment" | "ReplicaSet" => workload::selector_immutable(new, old, &mut errors),
@@ -85,14 +85,15 @@ pub(crate) use stored::{NameRule, content as stored, metadata as stored_metadata
 /// Returns the errors in the metadata of a new custom resource.
 pub(crate) fn custom_metadata(object: &Value, is_namespaced: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::create(object, &Naming { is_namespaced, rule: names::dns_subdomain }, &mut errors);
+    let naming = Naming { is_namespaced, rule: names::dns_subdomain, is_built_in: false };
+    metadata::create(object, &naming, &mut errors);
     errors.0
 }
 
 /// Returns the errors in the metadata of an updated custom resource.
 pub(crate) fn custom_metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::update(new, old, &mut errors);
+    metadata::update(new, old, false, &mut errors);
     errors.0
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn embedded_metadata(object: &Value) -> Vec<FieldError> {
 /// Returns the validation errors of an update from `old` to `new` through `/status`.
 pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::update(new, old, &mut errors);
+    metadata::update(new, old, kind != "CustomResourceDefinition", &mut errors);
     match kind {
         "Deployment" => workload::deployment_status(new, old, &mut errors),
         // The status of a ReplicationController has the same fields as that of a ReplicaSet.

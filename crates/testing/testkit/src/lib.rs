@@ -23,7 +23,7 @@ pub use certificates::{CertificateAuthority, Identity};
 pub use lint::{Problem, lint};
 pub use log::CapturedLog;
 pub use program::program;
-pub use transcript::{Transcript, TranscriptRequest, managed_fields, normalized};
+pub use transcript::{Transcript, TranscriptRequest, managed_fields, normalized, without_managed_fields};
 
 /// Returns a local address with a port that no process used a moment ago.
 ///

@@ -170,7 +170,9 @@ pub fn managed_fields(code: u16, body: &str) -> String {
     format!("{code}{}", entries.concat())
 }
 
-fn without_managed_fields(body: &str) -> String {
+/// Returns JSON without the members `managedFields`.
+#[must_use]
+pub fn without_managed_fields(body: &str) -> String {
     const MEMBER: &str = "\"managedFields\":[";
     let Some((before, rest)) = body.split_once(MEMBER) else { return body.to_owned() };
     let mut depth = 1;

@@ -100,7 +100,7 @@ impl Admission<'_> {
         let undecodable =
             |error| Failure::Call(format!("received undecodable patch in webhook response: {error}"));
         let patch: Value = serde_json::from_slice(&patch)
-            .map_err(|error| undecodable(crate::strict::syntax_error(&error)))?;
+            .map_err(|error| undecodable(crate::strict::syntax_error(&error, &patch)))?;
         match patch.as_array() {
             Some(operations) if operations.is_empty() => return Ok(None),
             Some(_) => {}

@@ -200,7 +200,9 @@ impl CustomVersion {
         let mut decoded = decoded.map_err(|error| match error {
             DecodeError::Type { detail, .. } => {
                 let kind = self.resource.kind().to_owned();
-                let detail = detail.replace("ConfigMap.", "ObjectMeta.");
+                let detail = detail
+                    .replace("ConfigMap.", "ObjectMeta.")
+                    .replace("ObjectMeta.metadata.", "ObjectMeta.");
                 DecodeError::Type { kind, version: self.version.clone(), detail }
             }
             other => other,

@@ -54,11 +54,23 @@ pub(super) fn decode_object(
     kind: &str,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), ApiStatus> {
-    let decoded = match Encoding::of(&content.content_type)? {
+    checked(decode(content, api_version, kind)?, api_version, kind, validation)
+}
+
+/// Decodes an object with its strict errors.
+///
+/// # Errors
+///
+/// 415 if the media type is unsupported, 400 if the body is neither JSON nor in its media type.
+pub(super) fn decode(
+    content: &Content,
+    api_version: &str,
+    kind: &str,
+) -> Result<Result<strict::Decoded, strict::DecodeError>, ApiStatus> {
+    Ok(match Encoding::of(&content.content_type)? {
         Encoding::Json => strict::decode(api_version, kind, &content.bytes),
         encoding => strict::decode_value(api_version, kind, parse(encoding, &content.bytes)?),
-    };
-    checked(decoded, api_version, kind, validation)
+    })
 }
 
 /// As [`decode_object`], of a parsed body.
@@ -133,14 +145,13 @@ pub(super) fn decode_configuration(
     let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
         return Err(bad(&error));
     };
-    let duplicate = format!(
-        "error converting YAML to JSON: yaml: unmarshal errors:\n  line {}: key {:?} already set in map",
-        location.line(),
-        key.as_deref().unwrap_or_default()
-    );
+    let duplicate =
+        format!("line {}: key {:?} already set in map", location.line(), key.as_deref().unwrap_or_default());
     let warnings = match validation {
         FieldValidation::Strict => {
-            return Err(ApiStatus::bad_request(format!("error strict decoding YAML: {duplicate}")));
+            return Err(ApiStatus::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {duplicate}"
+            )));
         }
         FieldValidation::Warn => vec![duplicate],
         FieldValidation::Ignore => Vec::new(),

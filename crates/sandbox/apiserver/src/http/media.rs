@@ -1,6 +1,9 @@
 //! Media types of requests and responses.
 
-use crate::{ApiStatus, PatchType, StatusReason};
+use crate::{ApiStatus, PatchType, StatusReason, registry::PATCHES_OF_CUSTOM_RESOURCES};
+
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Representation of objects in a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,8 +42,9 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 
+    /// `true` if responses of this type are made from JSON.
     fn is_json(&self) -> bool {
-        matches!(self.media, "application/json" | "application/*" | "*/*" | "")
+        matches!(self.media, "application/json" | YAML | "application/*" | "*/*" | "")
     }
 }
 
@@ -53,9 +57,38 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-fn not_acceptable() -> ApiStatus {
-    let message = "only the following media types are accepted: application/json";
+/// Media types of the responses of built-in kinds.
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+fn not_acceptable(media_types: &str) -> ApiStatus {
+    let message = format!("only the following media types are accepted: {media_types}");
     ApiStatus::new(StatusReason::NotAcceptable, message)
+}
+
+/// Rejects an `Accept` header without any media type of responses. `streams` adds the types of watches to the message.
+///
+/// Upstream counterpart: the router of `go-restful`, which the paths of custom resources do not use.
+pub(super) fn check_acceptable(accept: &str, streams: bool) -> Result<(), ApiStatus> {
+    let is_known = |clause: &Clause<'_>| clause.is_json() || clause.media == PROTOBUF;
+    if clauses(accept).iter().any(is_known) {
+        return Ok(());
+    }
+    let streams = if streams {
+        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    } else {
+        ""
+    };
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{streams}");
+    Err(ApiStatus { details: Some(Box::default()), ..ApiStatus::new(StatusReason::NotAcceptable, message) })
+}
+
+/// `true` if the first supported clause of `accept` is YAML.
+pub(super) fn prefers_yaml(accept: &str) -> bool {
+    let clauses = clauses(accept);
+    clauses
+        .iter()
+        .find(|clause| clause.is_json() || clause.media == PROTOBUF)
+        .is_some_and(|first| first.media == YAML)
 }
 
 impl Representation {
@@ -84,7 +117,7 @@ impl Representation {
                     Some(_) => None,
                 }
             })
-            .ok_or_else(not_acceptable)
+            .ok_or_else(|| not_acceptable(MEDIA_TYPES))
     }
 }
 
@@ -95,7 +128,7 @@ impl Representation {
 /// 406 if it is not.
 pub(super) fn negotiate_object(accept: &str) -> Result<(), ApiStatus> {
     let is_plain = |clause: &Clause<'_>| clause.is_json() && clause.parameter("as").is_none_or(str::is_empty);
-    clauses(accept).iter().any(is_plain).then_some(()).ok_or_else(not_acceptable)
+    clauses(accept).iter().any(is_plain).then_some(()).ok_or_else(|| not_acceptable(MEDIA_TYPES))
 }
 
 /// Returns the requested version of aggregated discovery, `v2` or `v2beta1`, if any.
@@ -113,13 +146,13 @@ pub(super) fn negotiate_discovery(accept: &str) -> Result<Option<&'static str>, 
             (Some("APIGroupDiscoveryList"), Some("v2beta1")) => Some(Some("v2beta1")),
             _ => None,
         })
-        .ok_or_else(not_acceptable)
+        .ok_or_else(|| not_acceptable("application/json"))
 }
 
 /// `true` if the first clause of `accept` is protobuf, of whole objects or of metadata.
 pub(super) fn prefers_protobuf(accept: &str) -> bool {
     clauses(accept).first().is_some_and(|clause| {
-        clause.media == "application/vnd.kubernetes.protobuf"
+        clause.media == PROTOBUF
             && matches!(
                 clause.parameter("as"),
                 None | Some("PartialObjectMetadata" | "PartialObjectMetadataList")
@@ -136,11 +169,9 @@ impl Encoding {
     pub(super) fn of(content_type: &str) -> Result<Self, ApiStatus> {
         match essence(content_type).as_str() {
             "" | "application/json" => Ok(Self::Json),
-            "application/yaml" => Ok(Self::Yaml),
-            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
-            _ => Err(ApiStatus::unsupported_media_type(
-                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-            )),
+            YAML => Ok(Self::Yaml),
+            PROTOBUF => Ok(Self::Protobuf),
+            _ => Err(ApiStatus::unsupported_media_type(MEDIA_TYPES)),
         }
     }
 }
@@ -151,12 +182,13 @@ pub(super) fn is_apply(content_type: &str) -> bool {
 }
 
 /// Returns the patch format of a `Content-Type`.
-pub(super) fn patch_type(content_type: &str) -> Result<PatchType, ApiStatus> {
+pub(super) fn patch_type(content_type: &str, is_custom: bool) -> Result<PatchType, ApiStatus> {
     match essence(content_type).as_str() {
         "application/json-patch+json" => Ok(PatchType::Json),
         "application/merge-patch+json" => Ok(PatchType::Merge),
-        "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
+        "application/strategic-merge-patch+json" if !is_custom => Ok(PatchType::Strategic),
         // Server-side apply is handled separately: see `is_apply`.
+        _ if is_custom => Err(ApiStatus::unsupported_media_type(PATCHES_OF_CUSTOM_RESOURCES)),
         _ => Err(ApiStatus::unsupported_patch()),
     }
 }
@@ -208,8 +240,8 @@ mod tests {
         assert_eq!(Encoding::of("application/json; charset=utf-8").unwrap(), Encoding::Json);
         assert_eq!(Encoding::of("").unwrap(), Encoding::Json);
         assert!(Encoding::of("text/plain").is_err());
-        assert_eq!(patch_type("application/merge-patch+json;x=y").unwrap(), PatchType::Merge);
-        assert_eq!(patch_type("application/apply-patch+yaml").unwrap_err().code(), 415);
+        assert_eq!(patch_type("application/merge-patch+json;x=y", false).unwrap(), PatchType::Merge);
+        assert_eq!(patch_type("application/apply-patch+yaml", false).unwrap_err().code(), 415);
         assert!(is_apply("application/apply-patch+yaml") && !is_apply("application/merge-patch+json"));
     }
 }

@@ -1,16 +1,20 @@
 //! Options in queries and in bodies of deletes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    body::{Content, decode_any},
+    body::{self, Content},
     query::Query,
     route::Target,
 };
 use crate::{
     ApiStatus, DeleteOptions, DeletionPropagation, FieldSelector, FieldValidation, LabelSelector,
-    ListOptions, Preconditions, ResourceVersionMatch, Selection, StatusReason, WatchStart, WriteOptions,
-    json::{at, i64_at, list_at},
+    ListOptions, Preconditions, ResourceVersionMatch, Selection, SelectorError, StatusReason, WatchStart,
+    WriteOptions,
+    field_error::{ErrorType, FieldError},
+    json::{at, i64_at, list_at, set},
+    store::check_continue,
+    strict::DecodeError,
 };
 
 /// Options of a watch.
@@ -24,144 +28,166 @@ pub(super) struct WatchOptions {
     pub(super) timeout_seconds: Option<u64>,
 }
 
-fn invalid(kind: &str, field: &str, reason: &str, message: &str) -> ApiStatus {
-    ApiStatus::invalid_field(kind, "meta.k8s.io", "", field, reason, message)
+fn field_error(field: &str, error_type: ErrorType, value: impl Into<Value>, detail: &str) -> FieldError {
+    FieldError { field: field.to_owned(), error_type, value: Some(value.into()), detail: detail.to_owned() }
 }
 
-fn forbidden(kind: &str, field: &str, why: &str) -> ApiStatus {
-    invalid(kind, field, "FieldValueForbidden", &format!("Forbidden: {why}"))
+fn forbidden(field: &str, why: &str) -> FieldError {
+    field_error(field, ErrorType::Forbidden, "", why)
 }
 
-fn unsupported(kind: &str, field: &str, value: &str, supported: &[&str]) -> ApiStatus {
+fn unsupported(field: &str, value: impl Into<Value>, supported: &[&str]) -> FieldError {
     let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-    let message = format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));
-    invalid(kind, field, "FieldValueNotSupported", &message)
+    let detail = format!("supported values: {}", supported.join(", "));
+    field_error(field, ErrorType::NotSupported, value, &detail)
 }
 
-/// Parses the options of a create, update or patch. `kind` is upstream's kind of options.
+fn check(kind: &str, errors: &[FieldError]) -> Result<(), ApiStatus> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiStatus::invalid(kind, "meta.k8s.io", "", errors)) }
+}
+
+/// Parses the options of a create or update. `kind` is upstream's kind of options.
 pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, ApiStatus> {
-    let mut options =
-        WriteOptions { dry_run: dry_run(query.all("dryRun"), kind)?, ..WriteOptions::default() };
-    if let Some(manager) = query.get("fieldManager") {
-        if manager.chars().count() > 128 {
-            let message = "Too long: may not be more than 128 bytes";
-            return Err(invalid(kind, "fieldManager", "FieldValueTooLong", message));
-        }
-        if manager.chars().any(char::is_control) {
-            let message = format!("Invalid value: {manager:?}: should only contain printable characters");
-            return Err(invalid(kind, "fieldManager", "FieldValueInvalid", &message));
-        }
-        options.field_manager = Some(manager.to_owned());
+    checked_write_options(query, kind, Vec::new())
+}
+
+/// Parses the options of a patch other than server-side apply.
+pub(super) fn patch_options(query: &Query) -> Result<WriteOptions, ApiStatus> {
+    let forced = query.flag("force").map(|_| forbidden("force", "may not be specified for non-apply patch"));
+    checked_write_options(query, "PatchOptions", forced.into_iter().collect())
+}
+
+/// Parses the options of a server-side apply: with `force`.
+pub(super) fn apply_options(query: &Query) -> Result<(WriteOptions, bool), ApiStatus> {
+    let required = || field_error("fieldManager", ErrorType::Required, "", "is required for apply patch");
+    let missing = query.get("fieldManager").is_none().then(required);
+    let options = checked_write_options(query, "PatchOptions", missing.into_iter().collect())?;
+    Ok((options, query.flag("force").unwrap_or_default()))
+}
+
+fn checked_write_options(
+    query: &Query,
+    kind: &str,
+    mut errors: Vec<FieldError>,
+) -> Result<WriteOptions, ApiStatus> {
+    const MANAGER: &str = "fieldManager";
+    let manager = query.get(MANAGER).unwrap_or_default();
+    if manager.len() > 128 {
+        errors.push(field_error(MANAGER, ErrorType::TooLong, "", "may not be more than 128 bytes"));
     }
-    options.field_validation = match query.get("fieldValidation") {
+    for (position, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+        let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
+        errors.push(field_error(MANAGER, ErrorType::Invalid, manager, &detail));
+    }
+    let dry_run = dry_run(&query.all("dryRun").collect::<Vec<_>>(), &mut errors);
+    let field_validation = match query.get("fieldValidation") {
         None | Some("Warn") => FieldValidation::Warn,
         Some("Ignore") => FieldValidation::Ignore,
         Some("Strict") => FieldValidation::Strict,
         Some(other) => {
-            return Err(unsupported(kind, "fieldValidation", other, &["Ignore", "Strict", "Warn"]));
+            errors.push(unsupported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]));
+            FieldValidation::Warn
         }
     };
-    Ok(options)
+    check(kind, &errors)?;
+    let field_manager = Some(manager.to_owned()).filter(|manager| !manager.is_empty());
+    Ok(WriteOptions { dry_run, field_manager, field_validation, user: None })
 }
 
-/// Parses the parameter `force` of a server-side apply.
-pub(super) fn force(query: &Query, manager: Option<&str>) -> Result<bool, ApiStatus> {
-    if manager.is_none() {
-        let message = "Required value: is required for apply patch";
-        return Err(invalid("PatchOptions", "fieldManager", "FieldValueRequired", message));
+fn dry_run(values: &[&str], errors: &mut Vec<FieldError>) -> bool {
+    if values.iter().any(|value| *value != "All") {
+        errors.push(unsupported("dryRun", values, &["All"]));
     }
-    Ok(query.flag("force").unwrap_or_default())
-}
-
-/// Rejects options that are valid only for server-side apply.
-pub(super) fn refuse_force(query: &Query) -> Result<(), ApiStatus> {
-    if query.get("force").is_none() {
-        return Ok(());
-    }
-    Err(forbidden("PatchOptions", "force", "may not be specified for non-apply patch"))
-}
-
-fn dry_run<'a>(values: impl Iterator<Item = &'a str>, kind: &str) -> Result<bool, ApiStatus> {
-    let mut dry = false;
-    for value in values {
-        if value != "All" {
-            return Err(unsupported(kind, "dryRun", value, &["All"]));
-        }
-        dry = true;
-    }
-    Ok(dry)
-}
-
-fn propagation(text: &str) -> Result<DeletionPropagation, ApiStatus> {
-    match text {
-        "Background" => Ok(DeletionPropagation::Background),
-        "Foreground" => Ok(DeletionPropagation::Foreground),
-        "Orphan" => Ok(DeletionPropagation::Orphan),
-        other => {
-            let supported = ["Background", "Foreground", "Orphan", "nil"];
-            Err(unsupported("DeleteOptions", "propagationPolicy", other, &supported))
-        }
-    }
+    !values.is_empty()
 }
 
 /// Parses the options of a delete from the body, or if it is empty from the query.
 pub(super) fn delete_options(query: &Query, content: &Content) -> Result<DeleteOptions, ApiStatus> {
     if !content.bytes.is_empty() {
-        return delete_options_in(&decode_any(content)?);
+        return checked_delete_options(&decode_delete_options(content)?);
     }
-    Ok(DeleteOptions {
-        dry_run: dry_run(query.all("dryRun"), "DeleteOptions")?,
-        grace_period_seconds: query.number("gracePeriodSeconds")?,
-        preconditions: Preconditions::default(),
-        propagation: query.get("propagationPolicy").map(propagation).transpose()?,
-        orphan_dependents: query.flag("orphanDependents"),
+    let mut options = json!({});
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
+    if !dry_run.is_empty() {
+        set(&mut options, &["dryRun"], dry_run);
+    }
+    if let Some(seconds) = query.number("gracePeriodSeconds")? {
+        set(&mut options, &["gracePeriodSeconds"], seconds);
+    }
+    if let Some(policy) = query.get("propagationPolicy") {
+        set(&mut options, &["propagationPolicy"], policy);
+    }
+    if let Some(orphan) = query.flag("orphanDependents") {
+        set(&mut options, &["orphanDependents"], orphan);
+    }
+    checked_delete_options(&options)
+}
+
+/// Decodes a DeleteOptions object. Kind and version are optional.
+fn decode_delete_options(content: &Content) -> Result<Value, ApiStatus> {
+    const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+    let decoded = body::decode(content, "v1", "DeleteOptions")?;
+    decoded.map(|decoded| decoded.object).map_err(|error| {
+        ApiStatus::bad_request(match error {
+            DecodeError::Kind { found, version, .. } => {
+                format!("no kind {found:?} is registered for version {version:?} in scheme {SCHEME:?}")
+            }
+            DecodeError::Syntax { detail, .. } => {
+                format!("couldn't get version/kind; json parse error: {detail}")
+            }
+            DecodeError::Type { detail, .. } => detail,
+            other => other.to_string(),
+        })
     })
 }
 
-/// Parses a DeleteOptions object. Kind and version are optional.
-pub(super) fn delete_options_in(object: &Value) -> Result<DeleteOptions, ApiStatus> {
-    let of_kind = match at(object, &["kind"]).and_then(Value::as_str) {
-        None => object.is_object(),
-        Some(kind) => kind == "DeleteOptions",
-    };
-    if !of_kind {
-        return Err(ApiStatus::bad_request("decoded object cannot be converted to DeleteOptions"));
+/// Checks a decoded DeleteOptions object.
+///
+/// Upstream counterpart: `ValidateDeleteOptions`.
+fn checked_delete_options(object: &Value) -> Result<DeleteOptions, ApiStatus> {
+    const PROPAGATION: &str = "propagationPolicy";
+    let text = |path: &[&str]| at(object, path).and_then(Value::as_str).map(str::to_owned);
+    let policy = text(&[PROPAGATION]);
+    let orphan_dependents = at(object, &["orphanDependents"]).and_then(Value::as_bool);
+    let mut errors = Vec::new();
+    if let (Some(policy), Some(_)) = (&policy, orphan_dependents) {
+        let detail = "orphanDependents and deletionPropagation cannot be both set";
+        errors.push(field_error(PROPAGATION, ErrorType::Invalid, policy.as_str(), detail));
     }
-    let wrong = |field: &str, expected: &str| {
-        ApiStatus::bad_request(format!(
-            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {field} must be of type {expected}"
-        ))
+    let propagation = match policy.as_deref() {
+        None => None,
+        Some("Background") => Some(DeletionPropagation::Background),
+        Some("Foreground") => Some(DeletionPropagation::Foreground),
+        Some("Orphan") => Some(DeletionPropagation::Orphan),
+        Some(other) => {
+            errors.push(unsupported(PROPAGATION, other, &["Foreground", "Background", "Orphan", "nil"]));
+            None
+        }
     };
-    let text = |path: &[&str]| match at(object, path) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(wrong(&path.join("."), "string")),
-    };
-    let grace_period_seconds = match at(object, &["gracePeriodSeconds"]) {
-        None | Some(Value::Null) => None,
-        Some(value) => Some(value.as_i64().ok_or_else(|| wrong("gracePeriodSeconds", "integer"))?),
-    };
-    let orphan_dependents = match at(object, &["orphanDependents"]) {
-        None | Some(Value::Null) => None,
-        Some(value) => Some(value.as_bool().ok_or_else(|| wrong("orphanDependents", "boolean"))?),
-    };
-    let dry = list_at(object, &["dryRun"]).iter().map(|value| value.as_str().unwrap_or_default());
+    let dry_runs: Vec<&str> = list_at(object, &["dryRun"]).iter().filter_map(Value::as_str).collect();
+    let dry_run = dry_run(&dry_runs, &mut errors);
+    check("DeleteOptions", &errors)?;
     Ok(DeleteOptions {
-        dry_run: dry_run(dry, "DeleteOptions")?,
-        grace_period_seconds,
+        dry_run,
+        grace_period_seconds: i64_at(object, &["gracePeriodSeconds"]),
         preconditions: Preconditions {
-            uid: text(&["preconditions", "uid"])?,
-            resource_version: text(&["preconditions", "resourceVersion"])?,
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
         },
-        propagation: text(&["propagationPolicy"])?.as_deref().map(propagation).transpose()?,
+        propagation,
         orphan_dependents,
     })
 }
 
-fn selection(query: &Query, target: &Target) -> Result<Selection, ApiStatus> {
-    let bad = |error: crate::SelectorError| ApiStatus::bad_request(error.to_string());
+/// Parses the selectors. The inner error is that of an unknown field, which upstream checks after other options.
+fn selectors(
+    query: &Query,
+    target: &Target,
+) -> Result<(LabelSelector, Result<FieldSelector, ApiStatus>), ApiStatus> {
+    let bad = |error: SelectorError| ApiStatus::bad_request(error.to_string());
     let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
     let mut fields = query.get("fieldSelector").unwrap_or_default().to_owned();
+    FieldSelector::check(&fields).map_err(bad)?;
     if let Some(served_version) = target.served_version {
         fields = served_version.stored_selector(&fields);
     }
@@ -173,8 +199,7 @@ fn selection(query: &Query, target: &Target) -> Result<Selection, ApiStatus> {
             format!("{fields},metadata.name={name}")
         };
     }
-    let fields = FieldSelector::parse_for(&fields, &target.kind).map_err(bad)?;
-    Ok(Selection { labels, fields })
+    Ok((labels, FieldSelector::parse_for(&fields, &target.kind).map_err(bad)))
 }
 
 fn resource_version(query: &Query) -> Result<Option<u64>, ApiStatus> {
@@ -185,53 +210,55 @@ fn resource_version(query: &Query) -> Result<Option<u64>, ApiStatus> {
     })
 }
 
-fn version_match(query: &Query) -> Result<Option<ResourceVersionMatch>, ApiStatus> {
-    match query.get("resourceVersionMatch") {
-        None => Ok(None),
-        Some("Exact") => Ok(Some(ResourceVersionMatch::Exact)),
-        Some("NotOlderThan") => Ok(Some(ResourceVersionMatch::NotOlderThan)),
-        Some(other) => {
-            Err(unsupported("ListOptions", "resourceVersionMatch", other, &["Exact", "NotOlderThan", ""]))
-        }
-    }
-}
-
 /// Parses the options of a list.
+///
+/// Upstream counterpart: `ValidateListOptions`.
 pub(super) fn list_options(query: &Query, target: &Target) -> Result<ListOptions, ApiStatus> {
     const MATCH: &str = "resourceVersionMatch";
-    let version_match = version_match(query)?;
+    query.number("timeoutSeconds")?;
+    let limit = query.number("limit")?.unwrap_or_default().max(0);
+    let (labels, fields) = selectors(query, target)?;
+    let continue_token = query.get("continue").map(str::to_owned);
+    let mut errors = Vec::new();
+    let version_match = match query.get(MATCH) {
+        None => None,
+        Some(given) => {
+            if query.get("resourceVersion").is_none() {
+                let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                errors.push(forbidden(MATCH, why));
+            }
+            if continue_token.is_some() {
+                errors.push(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+            }
+            match given {
+                "NotOlderThan" => Some(ResourceVersionMatch::NotOlderThan),
+                "Exact" => {
+                    if query.get("resourceVersion") == Some("0") {
+                        let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                        errors.push(forbidden(MATCH, why));
+                    }
+                    Some(ResourceVersionMatch::Exact)
+                }
+                other => {
+                    errors.push(unsupported(MATCH, other, &["Exact", "NotOlderThan", ""]));
+                    None
+                }
+            }
+        }
+    };
+    if query.flag("sendInitialEvents").is_some() {
+        errors.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    check("ListOptions", &errors)?;
+    let selection = Selection { labels, fields: fields? };
+    continue_token.as_deref().map_or(Ok(()), check_continue)?;
     let resource_version = resource_version(query)
         .map_err(|error| ApiStatus::bad_request(format!("invalid resource version: {}", error.message)))?;
-    let continue_token = query.get("continue").map(str::to_owned);
-    if query.flag("sendInitialEvents").is_some() {
-        return Err(forbidden("ListOptions", "sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    if resource_version.is_some_and(|version| version > 0) && continue_token.is_some() {
+        return Err(ApiStatus::bad_request("specifying resource version is not allowed when using continue"));
     }
-    match (version_match, resource_version) {
-        (Some(_), None) => {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            return Err(forbidden("ListOptions", MATCH, why));
-        }
-        (Some(_), _) if continue_token.is_some() => {
-            return Err(forbidden(
-                "ListOptions",
-                MATCH,
-                "resourceVersionMatch is forbidden when continue is provided",
-            ));
-        }
-        (Some(ResourceVersionMatch::Exact), Some(0)) => {
-            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            return Err(forbidden("ListOptions", MATCH, why));
-        }
-        (_, Some(version)) if version > 0 && continue_token.is_some() => {
-            return Err(ApiStatus::bad_request(
-                "specifying resource version is not allowed when using continue",
-            ));
-        }
-        _ => {}
-    }
-    let limit = query.number("limit")?.unwrap_or_default().max(0);
     Ok(ListOptions {
-        selection: selection(query, target)?,
+        selection,
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         continue_token,
         resource_version,
@@ -242,31 +269,37 @@ pub(super) fn list_options(query: &Query, target: &Target) -> Result<ListOptions
 /// Parses the options of a watch.
 pub(super) fn watch_options(query: &Query, target: &Target) -> Result<WatchOptions, ApiStatus> {
     const MATCH: &str = "resourceVersionMatch";
-    let version_match = version_match(query)?;
-    let version = resource_version(query)?;
+    let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
+    let (labels, fields) = selectors(query, target)?;
     let send_initial = query.flag("sendInitialEvents");
-    match (send_initial, version_match) {
-        (None, Some(_)) => {
+    let mut errors = Vec::new();
+    let given = query.get(MATCH);
+    if send_initial.is_some() && given != Some("NotOlderThan") {
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        errors.push(forbidden(MATCH, why));
+    }
+    if let Some(given) = given {
+        if send_initial.is_none() {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return Err(forbidden("ListOptions", MATCH, why));
+            errors.push(forbidden(MATCH, why));
         }
-        (Some(_), given) if given != Some(ResourceVersionMatch::NotOlderThan) => {
-            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return Err(forbidden("ListOptions", MATCH, why));
+        if given != "NotOlderThan" {
+            errors.push(unsupported(MATCH, given, &["NotOlderThan"]));
         }
-        _ => {}
+        if query.get("continue").is_some() {
+            errors.push(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+        }
     }
-    if query.get("continue").is_some() {
-        return Err(forbidden("ListOptions", "continue", "continue is forbidden for watch"));
-    }
+    check("ListOptions", &errors)?;
+    let selection = Selection { labels, fields: fields? };
+    let version = resource_version(query)?;
     let start = match (send_initial, version.unwrap_or_default()) {
         (Some(true), _) | (None, 0) => WatchStart::Initial,
         (Some(false), 0) => WatchStart::Now,
         (_, version) => WatchStart::After(version),
     };
-    let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
     Ok(WatchOptions {
-        selection: selection(query, target)?,
+        selection,
         start,
         mark_initial_end: send_initial == Some(true),
         bookmarks: query.flag("allowWatchBookmarks").unwrap_or_default(),
@@ -279,17 +312,12 @@ pub(super) fn send_initial_events(query: &Query) -> Option<(bool, Option<u64>)> 
     query.flag("sendInitialEvents").zip(resource_version(query).ok())
 }
 
-/// Returns the minimum revision of a watch with initial events.
+/// Returns the minimum revision of a read, or of a watch with initial events.
 pub(super) fn minimum_revision(query: &Query) -> Result<u64, ApiStatus> {
     Ok(resource_version(query)?.unwrap_or_default())
 }
 
-/// Parses the delete options of an eviction.
+/// Parses the delete options of a decoded eviction.
 pub(super) fn eviction_options(eviction: &Value) -> Result<DeleteOptions, ApiStatus> {
-    let Some(options) = at(eviction, &["deleteOptions"]).filter(|options| !options.is_null()) else {
-        return Ok(DeleteOptions::default());
-    };
-    let mut parsed = delete_options_in(options)?;
-    parsed.grace_period_seconds = i64_at(options, &["gracePeriodSeconds"]);
-    Ok(parsed)
+    at(eviction, &["deleteOptions"]).map_or_else(|| Ok(DeleteOptions::default()), checked_delete_options)
 }

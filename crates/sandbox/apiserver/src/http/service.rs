@@ -24,7 +24,7 @@ use super::{
     body::{self, Content},
     fault::{self, FaultAction, FaultDecision, Read},
     freshness,
-    media::negotiate_object,
+    media::{negotiate_object, prefers_yaml},
     program::{Program, WriteGate},
     protobuf,
     query::Query,
@@ -33,7 +33,7 @@ use super::{
     route::{self, Route, Target},
     seat::Seat,
     user::{self, User},
-    verbs,
+    verbs, yaml,
 };
 use crate::{ApiServer, ApiStatus, Subresource, WatchCacheLag, json::str_at, store::WatchCache};
 
@@ -246,13 +246,15 @@ impl Exchange {
         };
         response::warn(&mut response, &self.seat.take_warnings());
         self.report(response.status().as_u16(), failure, revision_before, revision_after);
+        let accept = accepted(&self.parts.headers);
         match &self.route {
             // A log is text, which may have no end yet.
-            Ok(Route::Object(target))
-                if target.subresource != Some(Subresource::Log)
-                    && protobuf::is_requested(&accepted(&self.parts.headers), target) =>
-            {
+            Ok(Route::Object(target)) if target.subresource == Some(Subresource::Log) => response,
+            Ok(Route::Object(target)) if protobuf::is_requested(&accept, target) => {
                 protobuf::convert(response, self.is_watch()).await
+            }
+            Ok(Route::Object(_)) if prefers_yaml(&accept) && !self.is_watch() => {
+                yaml::convert(response).await
             }
             _ => response,
         }

@@ -10,10 +10,10 @@ use super::{
     admission::{Body, admit, options_of_delete},
     body::{Content, decode_any, decode_as, decode_configuration, decode_object, decode_value},
     list,
-    media::{Encoding, Representation, is_apply, patch_type},
+    media::{Encoding, Representation, check_acceptable, is_apply, patch_type},
     options::{
-        delete_options, eviction_options, force, list_options, minimum_revision, refuse_force, watch_options,
-        write_options,
+        apply_options, delete_options, eviction_options, list_options, minimum_revision, patch_options,
+        watch_options, write_options,
     },
     query::Query,
     response::{self, ApiResponse},
@@ -23,7 +23,7 @@ use super::{
     watch::watch,
 };
 use crate::{
-    ApiServer, ApiStatus, Object, StatusDetails, Subresource, WriteOptions,
+    ApiServer, ApiStatus, Object, PatchType, Resource, StatusDetails, Subresource, WriteOptions,
     admission::Admission,
     json::{i64_at, set, str_at},
     registry::{Deleted, Patch, WriteScope, WriteTarget, Written, check_namespace, scale_of},
@@ -79,10 +79,36 @@ impl ResourceRequest<'_> {
             (&Method::PUT, Some(_), part) => self.update(write_scope(part)?).await,
             (&Method::PATCH, Some(_), Some(Subresource::Scale)) => self.patch_scale().await,
             (&Method::PATCH, Some(_), part) => self.patch(write_scope(part)?).await,
-            (&Method::DELETE, None, _) if self.has_required_namespace() => self.delete_collection().await,
+            (&Method::DELETE, None, _)
+                if self.has_required_namespace() && target.resource() != Resource::NAMESPACES =>
+            {
+                self.delete_collection().await
+            }
             (&Method::DELETE, Some(_), None) => self.delete().await,
+            (&Method::PATCH, None, _) if self.is_custom() => {
+                let unnamed = ApiStatus::bad_request("name must be provided");
+                Err(patch_type(&self.content.content_type, true).err().unwrap_or(unnamed))
+            }
+            (&Method::PUT, None, _) if self.is_custom() => {
+                Err(ApiStatus::bad_request("name must be provided"))
+            }
+            (method, _, part) if self.is_custom() => {
+                let verb = match *method {
+                    Method::POST => "create",
+                    Method::PUT => "update",
+                    Method::PATCH => "patch",
+                    Method::DELETE if part.is_none() => "deletecollection",
+                    Method::DELETE => "delete",
+                    _ => "",
+                };
+                Err(ApiStatus::method_not_supported(self.target.resource(), verb))
+            }
             _ => Err(ApiStatus::method_not_allowed()),
         }
+    }
+
+    fn is_custom(&self) -> bool {
+        self.target.resource().is_custom()
     }
 
     fn is_watch(&self) -> bool {
@@ -96,6 +122,9 @@ impl ResourceRequest<'_> {
 
     fn view(&self) -> Result<View, ApiStatus> {
         let tables = self.caller.program.tables;
+        if !self.is_custom() {
+            check_acceptable(self.accept, *self.method == Method::GET && self.target.name.is_none())?;
+        }
         let representation = Representation::negotiate(self.accept, tables.is_some())?;
         View::new(self.target, representation, tables, self.query, self.server.config.clock.now())
     }
@@ -108,13 +137,18 @@ impl ResourceRequest<'_> {
 
     async fn get(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
+        minimum_revision(self.query)?;
         let object = self.stored().await?;
         Ok(response::json_text(StatusCode::OK, view.object(&object)))
     }
 
     async fn list(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
-        let options = list_options(self.query, self.target)?;
+        let mut options = list_options(self.query, self.target)?;
+        if options.resource_version == Some(0) {
+            // Upstream's watch cache, which serves these lists, has no limit.
+            options.limit = 0;
+        }
         let store = &self.server.registry.store;
         let (resource, namespace) = (self.target.resource(), &self.target.namespace);
         let mut list = store.list_from(self.cache.as_deref(), resource, namespace, &options)?;
@@ -130,22 +164,33 @@ impl ResourceRequest<'_> {
         watch(self.server, self.cache.take(), view, options, minimum, open)
     }
 
+    /// Adds warnings to the response, which may be a failure.
+    fn warn(&self, warnings: Vec<String>) {
+        if let Some(seat) = self.caller.seat {
+            seat.warn(warnings);
+        }
+    }
+
     /// Decodes the body as an object of the target's kind and converts it to the storage version.
-    fn object(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiStatus> {
+    fn object(&self, options: &WriteOptions) -> Result<Value, ApiStatus> {
         let Target { kind, served_version, .. } = self.target;
         let Some(served_version) = served_version else {
-            return decode_as(&self.content, kind, options.field_validation);
+            let (object, warnings) = decode_as(&self.content, kind, options.field_validation)?;
+            self.warn(warnings);
+            return Ok(object);
         };
         let api_version = served_version.api_version();
         let (object, warnings) =
             decode_object(&self.content, api_version, kind.name(), options.field_validation)?;
-        Ok((served_version.convert_to_storage(&object, kind.api_version()), warnings))
+        self.warn(warnings);
+        Ok(served_version.convert_to_storage(&object, kind.api_version()))
     }
 
     async fn create(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
+        Encoding::of(&self.content.content_type)?;
         let options = self.write_options("CreateOptions")?;
-        let (mut object, warnings) = self.object(&options)?;
+        let mut object = self.object(&options)?;
         if let Some(admit) = &self.server.config.admission {
             admit(self.target.resource(), &mut object)?;
         }
@@ -157,47 +202,53 @@ impl ResourceRequest<'_> {
                 self.server.registry.create(kind, *served_version, namespace, object, &options, admission)
             })
             .await?;
-        self.write_response(StatusCode::CREATED, &view, written, warnings).await
+        self.write_response(true, &view, written).await
     }
 
     async fn update(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
+        Encoding::of(&self.content.content_type)?;
         let options = self.write_options("UpdateOptions")?;
-        let (object, warnings) = self.object(&options)?;
+        let object = self.object(&options)?;
         let mut object = Body(object);
-        let written = self
+        let (written, created) = self
             .admitted(self.options_of_write(), options.dry_run, |admission| {
                 let object = object.next(admission);
                 let target = self.written(part, admission);
                 self.server.registry.update(target, self.target.served_version, object, &options)
             })
             .await?;
-        self.write_response(StatusCode::OK, &view, written, warnings).await
+        self.write_response(created, &view, written).await
     }
 
-    /// Decodes the body as a patch.
-    fn read_patch(&self) -> Result<Patch, ApiStatus> {
-        let form = patch_type(&self.content.content_type)?;
-        let body = serde_json::from_slice(&self.content.bytes).map_err(|error| {
-            ApiStatus::bad_request(format!("error decoding patch: {}", syntax_error(&error)))
+    /// Decodes the body as a patch of an object that exists.
+    fn read_patch(&self, form: PatchType) -> Result<Patch, ApiStatus> {
+        let body = serde_json::from_slice(&self.content.bytes).or_else(|error| {
+            self.server.get(self.target.resource(), &self.target.namespace, self.target.name())?;
+            let prefix = if form == PatchType::Strategic { "" } else { "error decoding patch: " };
+            Err(ApiStatus::bad_request(format!("{prefix}{}", syntax_error(&error, &self.content.bytes))))
         })?;
         Ok(Patch { form, body })
     }
 
-    /// Parses the options of a write. The default field manager is the program in `User-Agent`, as upstream.
+    /// Parses the options of a create or update.
     fn write_options(&self, kind: &str) -> Result<WriteOptions, ApiStatus> {
-        let mut options = self.options_of_user(kind)?;
+        Ok(self.with_manager(write_options(self.query, kind)?))
+    }
+
+    /// Sets the default field manager, which is the program in `User-Agent`, as upstream.
+    fn with_manager(&self, mut options: WriteOptions) -> WriteOptions {
         if options.field_manager.is_none() {
             let program = self.user_agent.split('/').next().unwrap_or_default();
             let program: String = program.chars().filter(|c| !c.is_control()).take(128).collect();
             options.field_manager = Some(program).filter(|program| !program.is_empty());
         }
-        Ok(options)
+        self.of_user(options)
     }
 
-    /// Parses the options of a write, without a default field manager.
-    fn options_of_user(&self, kind: &str) -> Result<WriteOptions, ApiStatus> {
-        Ok(WriteOptions { user: Some(self.caller.user.clone()), ..write_options(self.query, kind)? })
+    /// Adds the user of the request.
+    fn of_user(&self, options: WriteOptions) -> WriteOptions {
+        WriteOptions { user: Some(self.caller.user.clone()), ..options }
     }
 
     /// The written part of the target.
@@ -209,8 +260,8 @@ impl ResourceRequest<'_> {
     /// Server-side apply.
     async fn apply(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
-        let options = self.options_of_user("PatchOptions")?;
-        let force = force(self.query, options.field_manager.as_deref())?;
+        let (options, force) = apply_options(self.query)?;
+        let options = self.of_user(options);
         let (config, warnings) = decode_configuration(&self.content.bytes, options.field_validation)?;
         let version = self.target.served_version;
         let (written, created) = self
@@ -219,25 +270,25 @@ impl ResourceRequest<'_> {
                 self.server.registry.apply(target, version, &config, force, &options)
             })
             .await?;
-        let code = if created { StatusCode::CREATED } else { StatusCode::OK };
-        self.write_response(code, &view, written, warnings).await
+        self.warn(warnings);
+        self.write_response(created, &view, written).await
     }
 
     async fn patch(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         if is_apply(&self.content.content_type) && part != WriteScope::Finalize {
             return self.apply(part).await;
         }
-        refuse_force(self.query)?;
-        let patch = self.read_patch()?;
+        let form = patch_type(&self.content.content_type, self.is_custom())?;
         let view = self.view()?;
-        let options = self.write_options("PatchOptions")?;
+        let options = self.with_manager(patch_options(self.query)?);
+        let patch = self.read_patch(form)?;
         let version = self.target.served_version;
         let written = self
             .admitted(self.options_of_write(), options.dry_run, |admission| {
                 self.server.registry.patch(self.written(part, admission), version, &patch, &options)
             })
             .await?;
-        self.write_response(StatusCode::OK, &view, written, Vec::new()).await
+        self.write_response(false, &view, written).await
     }
 
     async fn delete(&self) -> Result<ApiResponse, ApiStatus> {
@@ -286,51 +337,51 @@ impl ResourceRequest<'_> {
         while self.attempt(admission, |_| deletion.delete_batch()).await? {
             tokio::task::yield_now().await;
         }
-        let items = self.converted_all(deletion.into_deleted()).await?;
-        let list =
-            crate::ObjectList { revision: self.server.revision(), items, ..crate::ObjectList::default() };
+        let mut list = deletion.into_deleted();
+        list.items = self.converted_all(list.items).await?;
         Ok(list::respond(view, list))
     }
 
     async fn get_scale(&self) -> Result<ApiResponse, ApiStatus> {
+        self.view()?;
+        minimum_revision(self.query)?;
         let object = self.stored().await?;
         Ok(response::json(StatusCode::OK, &scale_of(&self.target.kind, &object)?))
     }
 
     async fn update_scale(&self) -> Result<ApiResponse, ApiStatus> {
+        self.view()?;
         let options = self.write_options("UpdateOptions")?;
         let (scale, warnings) =
             decode_object(&self.content, "autoscaling/v1", "Scale", options.field_validation)?;
+        self.warn(warnings);
         let written = self
             .admitted(self.options_of_write(), options.dry_run, |admission| {
                 let target = self.written(WriteScope::Main, admission);
                 self.server.registry.update_scale(target, &scale, &options)
             })
             .await?;
-        self.scale_response(written.object, &warnings).await
+        self.scale_response(written).await
     }
 
     async fn patch_scale(&self) -> Result<ApiResponse, ApiStatus> {
-        let patch = self.read_patch()?;
-        let options = self.write_options("PatchOptions")?;
+        self.view()?;
+        let form = patch_type(&self.content.content_type, self.is_custom())?;
+        let options = self.with_manager(patch_options(self.query)?);
+        let patch = self.read_patch(form)?;
         let written = self
             .admitted(self.options_of_write(), options.dry_run, |admission| {
                 let target = self.written(WriteScope::Main, admission);
                 self.server.registry.patch_scale(target, &patch, &options)
             })
             .await?;
-        self.scale_response(written.object, &written.warnings).await
+        self.scale_response(written).await
     }
 
-    async fn scale_response(
-        &self,
-        object: Arc<Object>,
-        warnings: &[String],
-    ) -> Result<ApiResponse, ApiStatus> {
-        let object = self.converted(object).await?;
-        let mut response = response::json(StatusCode::OK, &scale_of(&self.target.kind, &object)?);
-        response::warn(&mut response, warnings);
-        Ok(response)
+    async fn scale_response(&self, written: Written) -> Result<ApiResponse, ApiStatus> {
+        self.warn(written.warnings);
+        let object = self.converted(written.object).await?;
+        Ok(response::json(StatusCode::OK, &scale_of(&self.target.kind, &object)?))
     }
 
     async fn bind(&self) -> Result<ApiResponse, ApiStatus> {
@@ -383,23 +434,20 @@ impl ResourceRequest<'_> {
                 self.server.issue_token(namespace, name, &*admit(admission, name, &request)?)
             })
             .await?;
-        let mut response = response::json(StatusCode::CREATED, &answer);
-        response::warn(&mut response, &warnings);
-        Ok(response)
+        self.warn(warnings);
+        Ok(response::json(StatusCode::CREATED, &answer))
     }
 
     async fn write_response(
         &self,
-        code: StatusCode,
+        created: bool,
         view: &View,
         written: Written,
-        mut warnings: Vec<String>,
     ) -> Result<ApiResponse, ApiStatus> {
+        let code = if created { StatusCode::CREATED } else { StatusCode::OK };
+        self.warn(written.warnings);
         let object = self.converted(written.object).await?;
-        let mut response = response::json_text(code, view.object(&object));
-        warnings.extend(written.warnings);
-        response::warn(&mut response, &warnings);
-        Ok(response)
+        Ok(response::json_text(code, view.object(&object)))
     }
 
     /// Rejects the body of a subresource that names another object.

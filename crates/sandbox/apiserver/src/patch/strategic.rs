@@ -21,7 +21,10 @@ use super::{
     PatchError,
     merge_keys::{Strategy, strategy},
 };
-use crate::schema::{SCHEMA, Struct, Type};
+use crate::{
+    json::type_name,
+    schema::{SCHEMA, Struct, Type},
+};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -48,7 +51,10 @@ type Fields = Map<String, Value>;
 /// ```
 pub fn strategic(target: &Value, patch: &Value, kind: &str) -> Result<Value, PatchError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
-        return Err(PatchError::bad_request("a strategic merge patch is an object that patches an object"));
+        let found = type_name(patch);
+        return Err(PatchError::bad_request(format!(
+            "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )));
     };
     let version = target.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let id = SCHEMA.kind(version, kind).or_else(|| SCHEMA.kind_in_any_version(kind));

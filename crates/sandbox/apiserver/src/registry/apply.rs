@@ -7,7 +7,7 @@ use super::{
 use crate::{
     ApiStatus, FieldValidation, WriteOptions,
     apply::{self, Writer},
-    json::{at, set, str_at},
+    json::{at, remove, set, str_at},
     kind::{Kind, group_version_kind},
     resource::ServedVersion,
     strict,
@@ -26,8 +26,9 @@ impl Registry {
         let WriteTarget { kind, namespace, name, scope, admission } = target;
         let warnings = check_config(kind, served_version, config, options.field_validation)?;
         let mut config = config.clone();
-        // A missing name is taken from the URL.
-        if str_at(&config, &["metadata", "name"]).is_empty() {
+        // The name of an object that exists is optional.
+        let is_unnamed = str_at(&config, &["metadata", "name"]).is_empty();
+        if is_unnamed {
             set(&mut config, &["metadata", "name"], name);
         }
         check_name(kind, namespace, Some(name), &mut config)?;
@@ -46,12 +47,14 @@ impl Registry {
             kind.apply_defaults(&mut object);
             Ok(object)
         };
-        let absent = || {
-            scope == WriteScope::Main
-                && matches!(self.get(kind.resource, namespace, name), Err(e) if e.is_not_found())
-        };
-        if absent() {
-            let object = finish(apply::apply(&apply::empty(kind), &config, writer, force)?)?;
+        if scope == WriteScope::Main && self.is_missing(kind.resource, namespace, name) {
+            if is_unnamed {
+                return Err(ApiStatus::bad_request(format!(
+                    "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+                )));
+            }
+            let mut object = finish(apply::apply(&apply::empty(kind), &config, writer, force)?)?;
+            remove(&mut object, &["metadata", "resourceVersion"]);
             let operation = ManagedFieldsOperation::Apply;
             match self.create_by(operation, kind, namespace, object, options, admission) {
                 // Created concurrently.

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Registry;
 use crate::{
-    ApiStatus, DeleteOptions, ListOptions, Object, Resource, Selection,
+    ApiStatus, DeleteOptions, ListOptions, Object, ObjectList, Resource, Selection,
     admission::Admission,
     store::{self, Key},
 };
@@ -34,7 +34,8 @@ pub(crate) struct DeleteCollection<'a> {
     batch: VecDeque<Arc<Object>>,
     /// `true` if objects follow those of the batch.
     remaining: bool,
-    deleted: Vec<Arc<Object>>,
+    /// The list of the deleted objects, as they were before.
+    deleted: ObjectList,
 }
 
 /// Objects that remain to be deleted.
@@ -58,8 +59,8 @@ impl DeleteCollection<'_> {
         let Self { registry, resource, options, admission, .. } = *self;
         while let Some(object) = self.batch.front() {
             match registry.delete(resource, object.namespace(), object.name(), options, admission) {
-                // Without the decoded form, which takes ten times the memory.
-                Ok(result) => self.deleted.push(result.object().compact()),
+                // As upstream, as the object was before. Without the decoded form, which takes ten times the memory.
+                Ok(_) => self.deleted.items.push(object.compact()),
                 // Deleted concurrently.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
@@ -85,8 +86,8 @@ impl DeleteCollection<'_> {
         }
     }
 
-    /// Returns the deleted objects.
-    pub(crate) fn into_deleted(self) -> Vec<Arc<Object>> {
+    /// Returns the deleted objects, as they were before.
+    pub(crate) fn into_deleted(self) -> ObjectList {
         self.deleted
     }
 }
@@ -152,10 +153,13 @@ impl Registry {
         admission: Option<&'a Admission<'a>>,
     ) -> Result<DeleteCollection<'a>, ApiStatus> {
         let ListOptions { selection, limit, continue_token, resource_version, .. } = selected;
+        let mut deleted = ObjectList { revision: self.store.revision(), ..ObjectList::default() };
         let source = if *limit == 0 && continue_token.is_none() && resource_version.is_none() {
             Source::Scan { selection, after: None }
         } else {
-            Source::List(self.store.list(resource, namespace, selected)?.items.into_iter())
+            let list = self.store.list(resource, namespace, selected)?;
+            deleted = ObjectList { items: Vec::new(), ..list };
+            Source::List(list.items.into_iter())
         };
         Ok(DeleteCollection {
             registry: self,
@@ -166,7 +170,7 @@ impl Registry {
             source,
             batch: VecDeque::new(),
             remaining: true,
-            deleted: Vec::new(),
+            deleted,
         })
     }
 
@@ -265,7 +269,7 @@ mod tests {
             .delete_collection(Resource::CONFIG_MAPS, "default", &selected, &options, None)
             .unwrap();
         while deletion.delete_batch().unwrap() {}
-        let deleted = deletion.into_deleted();
+        let deleted = deletion.into_deleted().items;
         assert_eq!(deleted.len(), BATCH + 1);
         assert!(!deleted.iter().any(|object| object.is_decoded()));
     }

@@ -50,7 +50,8 @@ impl Registry {
     ) -> Result<Written, ApiStatus> {
         self.expire_batch();
         check_address(kind, namespace, None, &mut object)?;
-        if !str_at(&object, &["metadata", "resourceVersion"]).is_empty() {
+        let version = str_at(&object, &["metadata", "resourceVersion"]).parse::<u64>();
+        if version.is_ok_and(|version| version != 0) && !options.dry_run {
             // An untyped error in upstream's storage layer, so the status is 500.
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiStatus::new(StatusReason::Unknown, message));
@@ -89,7 +90,7 @@ impl Registry {
             self.definitions_changed(kind.resource);
         }
         result.map(|object| Written { object, warnings }).map_err(|error| {
-            if !generated || !error.is_already_exists() {
+            if prefix.is_empty() || !error.is_already_exists() {
                 return error;
             }
             let message = format!(

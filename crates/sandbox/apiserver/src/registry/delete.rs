@@ -7,12 +7,14 @@ use super::{Registry, admission::IMMORTAL_NAMESPACES, has_members, seconds};
 use crate::{
     ApiStatus, DeleteOptions, DeletionPropagation, Object, Resource,
     admission::Admission,
-    json::{at, i64_at, list_at, set},
+    json::{at, i64_at, list_at, remove, set},
     store::{self, Commit, Decision, UpdateResult},
 };
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+
+const GRACE: &[&str] = &["metadata", "deletionGracePeriodSeconds"];
 
 /// Result of a delete.
 #[derive(Debug, Clone)]
@@ -43,7 +45,6 @@ impl Registry {
         options: &DeleteOptions,
         admission: Option<&Admission<'_>>,
     ) -> Result<Deleted, ApiStatus> {
-        check_options(options)?;
         if resource == Resource::NAMESPACES && IMMORTAL_NAMESPACES.contains(&name) {
             return Err(ApiStatus::forbidden(resource, name, "this namespace may not be deleted"));
         }
@@ -112,23 +113,11 @@ impl Registry {
     }
 }
 
-fn check_options(options: &DeleteOptions) -> Result<(), ApiStatus> {
-    if options.orphan_dependents.is_some() && options.propagation.is_some() {
-        return Err(ApiStatus::invalid_field(
-            "DeleteOptions",
-            "meta.k8s.io",
-            "",
-            "propagationPolicy",
-            "FieldValueInvalid",
-            "Invalid value: \"\": orphanDependents and deletionPropagation cannot be both set",
-        ));
-    }
-    Ok(())
-}
-
 fn check_preconditions(resource: Resource, old: &Object, options: &DeleteOptions) -> Result<(), ApiStatus> {
+    let (kind, group) = (resource.kind(), resource.group());
+    let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
     let conflict = |why: String| {
-        let mut error = ApiStatus::conflict_on(resource.kind(), resource, old.name(), why);
+        let mut error = ApiStatus::conflict_on(&qualified, resource, old.name(), why);
         // Upstream reports the kind here.
         if let Some(details) = &mut error.details {
             resource.kind().clone_into(&mut details.kind);
@@ -162,7 +151,7 @@ fn before_delete(
     let strategy = resource.strategy();
     let mut new = old.value().clone();
     let grace = strategy.grace_period(&new, options.grace_period_seconds);
-    let pending = i64_at(&new, &["metadata", "deletionGracePeriodSeconds"]);
+    let pending = i64_at(&new, GRACE);
     if let (Some(_), true, Some(pending)) = (grace, old.is_deleting(), pending) {
         // The grace period of a terminating object can only be shortened. No finalizers are added.
         let requested =
@@ -188,6 +177,9 @@ fn before_delete(
         }
         if !old.is_deleting() {
             set_deletion_timestamp(&mut new, grace.unwrap_or_default(), now, None);
+            if resource == Resource::NAMESPACES {
+                remove(&mut new, GRACE);
+            }
             strategy.prepare_deletion(&mut new);
         }
     }
@@ -201,8 +193,12 @@ fn is_removal_blocked(resource: Resource, object: &Value) -> bool {
 
 /// `true` if the object is marked, its grace period is 0 and no finalizer prevents the removal.
 fn is_removable(resource: Resource, object: &Value) -> bool {
-    i64_at(object, &["metadata", "deletionGracePeriodSeconds"]) == Some(0)
-        && !is_removal_blocked(resource, object)
+    let is_over = match i64_at(object, GRACE) {
+        Some(seconds) => seconds == 0,
+        // A namespace has none.
+        None => resource == Resource::NAMESPACES && at(object, &["metadata", "deletionTimestamp"]).is_some(),
+    };
+    is_over && !is_removal_blocked(resource, object)
 }
 
 /// Sets the deletion timestamp and grace period. `adjustment` is added to an existing deletion timestamp (seconds).
@@ -214,7 +210,7 @@ fn set_deletion_timestamp(object: &mut Value, grace: i64, now: jiff::Timestamp, 
         _ => now.saturating_add(SignedDuration::from_secs(grace)),
     };
     set(object, &["metadata", "deletionTimestamp"], seconds(due.unwrap_or(now)));
-    set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
+    set(object, GRACE, grace);
     if set_before.is_none()
         && let Some(generation) =
             i64_at(object, &["metadata", "generation"]).filter(|generation| *generation > 0)

@@ -10,7 +10,7 @@ use crate::{
     ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, WriteOptions,
     admission::{Admission, Operation},
     apply::{self, Writer},
-    json::{at, copy, list_at, set, str_at},
+    json::{at, copy, list_at, remove, set, str_at},
     kind::Kind,
     patch,
     resource::ServedVersion,
@@ -97,6 +97,10 @@ pub(crate) struct WriteTarget<'a> {
     pub(crate) admission: Option<&'a Admission<'a>>,
 }
 
+/// Media types of patches of custom resources.
+pub(crate) const PATCHES_OF_CUSTOM_RESOURCES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
 /// A patch.
 #[derive(Debug, Clone)]
 pub struct Patch {
@@ -125,9 +129,7 @@ impl Patch {
     /// Rejects a strategic merge patch of a custom resource, whose fields have no merge keys.
     pub(super) fn check_form(&self, kind: &Kind) -> Result<(), ApiStatus> {
         if kind.custom.is_some() && self.form == PatchType::Strategic {
-            return Err(ApiStatus::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-            ));
+            return Err(ApiStatus::unsupported_media_type(PATCHES_OF_CUSTOM_RESOURCES));
         }
         Ok(())
     }
@@ -172,19 +174,38 @@ impl Patch {
 }
 
 impl Registry {
-    /// Replaces a part of an object, which a client sent in `served_version`.
+    /// Replaces a part of an object, which a client sent in `served_version`, or creates the object if its kind allows that.
+    /// Returns `true` with the result if it was created.
     pub(crate) fn update(
         &self,
         target: WriteTarget<'_>,
         served_version: Option<ServedVersion>,
         mut object: Value,
         options: &WriteOptions,
-    ) -> Result<Written, ApiStatus> {
-        let WriteTarget { kind, namespace, name, scope, .. } = target;
+    ) -> Result<(Written, bool), ApiStatus> {
+        let WriteTarget { kind, namespace, name, scope, admission } = target;
         check_address(kind, namespace, Some(name), &mut object)?;
+        if kind.strategy().allows_create_on_update() && self.is_missing(kind.resource, namespace, name) {
+            let mut object = object.clone();
+            check_uid(kind, name, &object, None)?;
+            remove(&mut object, &["metadata", "resourceVersion"]);
+            match self.create(kind, served_version, namespace, object, options, admission) {
+                // Created concurrently.
+                Err(error) if error.is_already_exists() => {}
+                created => return created.map(|created| (created, true)),
+            }
+        }
         kind.apply_defaults(&mut object);
         let operation = ManagedFieldsOperation::Update { subresource: scope.subresource(), served_version };
-        self.modify(target, operation, options, |_, _| Ok((object.clone(), Vec::new())))
+        let written = self.modify(target, operation, options, |old, _| {
+            check_uid(kind, name, &object, Some(old))?;
+            Ok((object.clone(), Vec::new()))
+        })?;
+        Ok((written, false))
+    }
+
+    pub(super) fn is_missing(&self, resource: Resource, namespace: &str, name: &str) -> bool {
+        matches!(self.get(resource, namespace, name), Err(error) if error.is_not_found())
     }
 
     /// Patches a part of an object. The patch applies to the object in `served_version`.
@@ -200,7 +221,14 @@ impl Registry {
         let operation = ManagedFieldsOperation::Update { subresource: scope.subresource(), served_version };
         self.modify(target, operation, options, |_, old| {
             let shown = served_version.map(|served_version| served_version.convert_from_storage(old));
-            let mut patched = patch.apply(shown.as_ref().unwrap_or(old), kind.name())?;
+            let shown = shown.as_ref().unwrap_or(old);
+            let mut patched = patch.apply(shown, kind.name())?;
+            if patch.form == PatchType::Strategic {
+                // As upstream, where the patch applies to the fields of a type.
+                for field in ["apiVersion", "kind"] {
+                    copy(&mut patched, shown, &[field]);
+                }
+            }
             // Managed fields are large, and most patches leave them as they are.
             if at(old, MANAGED_FIELDS).is_some() && !patch.changes_managed_fields() {
                 apply::take_managed_fields(&mut patched);
@@ -246,7 +274,7 @@ impl Registry {
                 warnings = found;
                 warnings.extend(deduplicate_owners(&mut new));
                 warnings.extend(kind.strategy().update_warnings(&new, &shown));
-                check_identity(kind, old, &new)?;
+                check_version(kind, old, &new)?;
                 keep_metadata(&mut new, &shown);
                 let mut managed = apply::take_managed_fields(&mut new);
                 if let Some(writer) = operation.writer(kind, options, &time) {
@@ -354,17 +382,22 @@ pub(super) fn restore_managed_fields(object: &mut Value, managed: Option<Value>)
     Some("metadata.managedFields of a mutating webhook are invalid and were ignored".to_owned())
 }
 
-/// Restores metadata that a write does not change.
+/// Restores metadata that a write does not change. Other changes of it are validated.
+///
+/// Upstream counterpart: `rest.BeforeUpdate`.
 fn keep_metadata(new: &mut Value, shown: &Value) {
-    for field in [
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
+    for field in ["resourceVersion", "creationTimestamp", "generation"] {
         copy(new, shown, &["metadata", field]);
+    }
+    let is_set = |object: &Value, field| at(object, &["metadata", field]).is_some_and(|value| value != "");
+    if !is_set(new, "uid") {
+        copy(new, shown, &["metadata", "uid"]);
+    }
+    if is_set(shown, "deletionTimestamp") {
+        copy(new, shown, &["metadata", "deletionTimestamp"]);
+    }
+    if !is_set(new, "deletionGracePeriodSeconds") {
+        copy(new, shown, &["metadata", "deletionGracePeriodSeconds"]);
     }
 }
 
@@ -393,14 +426,18 @@ fn prepare(target: WriteTarget<'_>, old: &Object, shown: &Value, new: &mut Value
     apply::take_managed_fields(new);
 }
 
-fn check_identity(kind: &Kind, old: &Object, new: &Value) -> Result<(), ApiStatus> {
-    let (resource, name) = (kind.resource, old.name());
-    let uid = str_at(new, &["metadata", "uid"]);
-    if !uid.is_empty() && uid != old.uid() {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.uid());
-        return Err(ApiStatus::conflict(resource, name, why));
+/// Checks the UID of an update against that of the object, or of no object.
+pub(super) fn check_uid(kind: &Kind, name: &str, new: &Value, old: Option<&Object>) -> Result<(), ApiStatus> {
+    let (given, actual) = (str_at(new, &["metadata", "uid"]), old.map_or("", Object::uid));
+    if given.is_empty() || given == actual {
+        return Ok(());
     }
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {actual}");
+    Err(ApiStatus::conflict(kind.resource, name, why))
+}
+
+fn check_version(kind: &Kind, old: &Object, new: &Value) -> Result<(), ApiStatus> {
+    let (resource, name) = (kind.resource, old.name());
     match str_at(new, &["metadata", "resourceVersion"]) {
         "" | "0" if kind.strategy().allows_unconditional_update() => Ok(()),
         "" | "0" => Err(ApiStatus::invalid_field(
@@ -414,9 +451,10 @@ fn check_identity(kind: &Kind, old: &Object, new: &Value) -> Result<(), ApiStatu
         version => match version.parse::<u64>() {
             Ok(version) if version == old.revision() => Ok(()),
             Ok(_) => Err(ApiStatus::modified(resource, name)),
+            // An untyped error upstream, so the status is 500.
             Err(_) => Err(ApiStatus::new(
-                StatusReason::BadRequest,
-                format!("invalid resource version {version:?}: it must be a number that the server gave out"),
+                StatusReason::Unknown,
+                format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
             )),
         },
     }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Patch, Registry, WriteTarget, Written, modify::ManagedFieldsOperation};
+use super::{
+    Patch, Registry, WriteTarget, Written,
+    modify::{ManagedFieldsOperation, check_uid},
+};
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
     admission::Operation,
@@ -125,8 +128,11 @@ impl Registry {
             }
             // Preconditions of the Scale apply to the object.
             for field in ["uid", "resourceVersion"] {
-                copy(&mut object, &scale, &["metadata", field]);
+                if !str_at(&scale, &["metadata", field]).is_empty() {
+                    copy(&mut object, &scale, &["metadata", field]);
+                }
             }
+            check_uid(kind, name, &object, Some(old))?;
             Ok((object, warnings))
         })
     }

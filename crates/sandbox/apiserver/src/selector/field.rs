@@ -70,6 +70,18 @@ impl FieldSelector {
 
     /// As [`parse`](Self::parse), for a version of a custom resource, too.
     pub(crate) fn parse_for(text: &str, kind: &Kind) -> Result<Self, SelectorError> {
+        Self::parse_with(text, |key| Field::find(key, kind).ok_or_else(|| unknown_field(key, kind)))
+    }
+
+    /// Checks the syntax of a selector.
+    pub(crate) fn check(text: &str) -> Result<(), SelectorError> {
+        Self::parse_with(text, |_| Ok(Field::Custom(String::new()))).map(drop)
+    }
+
+    fn parse_with(
+        text: &str,
+        field: impl Fn(&str) -> Result<Field, SelectorError>,
+    ) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for term in split_unescaped(text).into_iter().filter(|term| !term.is_empty()) {
             let invalid = || SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"));
@@ -81,7 +93,7 @@ impl FieldSelector {
                 .find_map(|(symbol, equal)| Some((rest.strip_prefix(symbol)?, *equal)))
                 .ok_or_else(invalid)?;
             requirements.push(FieldRequirement {
-                field: Field::find(key, kind).ok_or_else(|| unknown_field(key, kind))?,
+                field: field(key)?,
                 equal,
                 value: unescape(value).ok_or_else(invalid)?,
             });

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use super::{Key, State, Store, WatchCache, as_str, key, keys_in};
@@ -43,16 +43,29 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self, ApiStatus> {
-        let invalid = |why: String| ApiStatus::bad_request(format!("continue key is not valid: {why}"));
-        let json = BASE64_URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|error| invalid(error.to_string()))?;
+        let invalid = |why: String| {
+            ApiStatus::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let json = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|error| {
+            let position = match error {
+                DecodeError::InvalidByte(position, _) | DecodeError::InvalidLastSymbol(position, _) => {
+                    position
+                }
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
+            };
+            invalid(format!("illegal base64 data at input byte {position}"))
+        })?;
         let token: Self = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
         if token.version != Self::VERSION || token.start.is_empty() || token.rv == 0 || token.rv < -1 {
             return Err(invalid(format!("{text:?} was not made by this server")));
         }
         Ok(token)
     }
+}
+
+/// Checks a continue token.
+pub(crate) fn check_continue(token: &str) -> Result<(), ApiStatus> {
+    Token::decode(token).map(drop)
 }
 
 impl Store {

@@ -104,6 +104,10 @@ impl Strategy for Node {
 pub(crate) struct Event;
 
 impl Strategy for Event {
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
     fn selectable_fields(&self) -> &'static [SelectableField] {
         const fn field(name: &'static str, paths: &'static [&'static [&'static str]]) -> SelectableField {
             SelectableField { name, paths, absent: "" }
@@ -133,6 +137,10 @@ impl Strategy for Event {
 pub(crate) struct Lease;
 
 impl Strategy for Lease {
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
     // Leader election must not overwrite a concurrent update.
     fn allows_unconditional_update(&self) -> bool {
         false

@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 
 use super::Strategy;
-use crate::selectable_field::SelectableField;
+use crate::{
+    User,
+    json::{at, set, str_at},
+    selectable_field::SelectableField,
+};
 
 fn warning(kind: &str) -> Vec<String> {
     vec![format!("{kind} is stored only: no controller of the embedded API server acts on it")]
@@ -13,8 +17,19 @@ fn warning(kind: &str) -> Vec<String> {
 pub(crate) struct Service;
 
 impl Strategy for Service {
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
     fn initial_status(&self, _object: &Value) -> Option<Value> {
         Some(json!({"loadBalancer": {}}))
+    }
+
+    fn prepare_create(&self, object: &mut Value, _user: Option<&User>) {
+        let address = str_at(object, &["spec", "clusterIP"]).to_owned();
+        if !address.is_empty() && at(object, &["spec", "clusterIPs"]).is_none() {
+            set(object, &["spec", "clusterIPs"], json!([address]));
+        }
     }
 
     fn selectable_fields(&self) -> &'static [SelectableField] {
@@ -47,6 +62,10 @@ impl Strategy for ResourceQuota {
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn initial_status(&self, _object: &Value) -> Option<Value> {
         Some(json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}))
     }

@@ -25,12 +25,21 @@ pub(super) fn time(text: &str) -> Result<String, String> {
 
 /// Returns a time with six fractional digits.
 pub(super) fn micro_time(text: &str) -> Result<String, String> {
-    let time = parse_time(text, "2006-01-02T15:04:05.000000Z07:00")?;
+    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+    let time = parse_time(text, LAYOUT)?;
     if is_canonical(text, "0000-00-00T00:00:00.000000Z") {
         return Ok(text.to_owned());
     }
-    let micro = time.round(TimestampRound::new().smallest(Unit::Microsecond).mode(RoundMode::Floor));
-    micro.map(|micro| format!("{micro:.6}")).map_err(|error| error.to_string())
+    // As upstream, times without six fractional digits are invalid.
+    let rest = text.get(19..).unwrap_or_default();
+    let digits =
+        rest.strip_prefix('.').map_or(0, |digits| digits.bytes().take_while(u8::is_ascii_digit).count());
+    if digits != 6 {
+        let (rest, part) =
+            if digits < 6 { (rest, ".000000") } else { (rest.get(7..).unwrap_or(rest), "Z07:00") };
+        return Err(format!("parsing time {text:?} as {LAYOUT:?}: cannot parse {rest:?} as {part:?}"));
+    }
+    Ok(format!("{time:.6}"))
 }
 
 /// `true` if a valid time is already written like `form`, the common case.

@@ -96,24 +96,31 @@ impl<'s> Context<'s> {
                         Step::Index(_) => None,
                     })
                     .collect();
+                // Go decodes these two first, into a struct without a name.
+                let is_type = matches!(names.as_slice(), ["apiVersion" | "kind"]);
                 format!(
                     "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
-                    within.name,
+                    if is_type { "" } else { &within.name },
                     names.join("."),
                     self.schema.go_type(ty, within, field)
                 )
             }
             (None, Type::Struct(_)) => {
                 self.is_object = false;
-                format!(
-                    "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
-                     \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-                )
+                not_an_object(found)
             }
             (None, _) => format!("json: cannot unmarshal {found} into Go value"),
         };
         self.fail(detail)
     }
+}
+
+/// Error message about a body that is no object.
+pub(super) fn not_an_object(found: &str) -> String {
+    format!(
+        "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
 }
 
 /// Decodes an object of a kind.

@@ -21,6 +21,8 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 pub(super) struct Naming {
     pub(super) is_namespaced: bool,
     pub(super) rule: fn(&str) -> Vec<String>,
+    /// If `true`, finalizers without a domain must be those of Kubernetes.
+    pub(super) is_built_in: bool,
 }
 
 impl Naming {
@@ -37,6 +39,7 @@ impl Naming {
                 "Namespace" | "Node" | "PriorityClass" | "CustomResourceDefinition"
             ),
             rule,
+            is_built_in: kind != "CustomResourceDefinition",
         }
     }
 }
@@ -59,6 +62,9 @@ pub(super) fn create(object: &Value, naming: &Naming, errors: &mut Errors) {
     errors.not_negative(&METADATA.child("generation"), integer(metadata, "generation"));
     common(metadata, &METADATA, errors);
     finalizers(metadata, &METADATA, errors);
+    if naming.is_built_in {
+        built_in_finalizers(object, errors);
+    }
 }
 
 /// Masks the trailing dash of a name prefix.
@@ -85,8 +91,25 @@ fn namespace(metadata: &Value, naming: &Naming, errors: &mut Errors) {
 }
 
 /// Validates the metadata of an updated object.
-pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
-    let (new, old) = (get(new, "metadata"), get(old, "metadata"));
+///
+/// As upstream, where `rest.BeforeUpdate` and the strategy both validate it, errors are reported twice.
+pub(super) fn update(object: &Value, old: &Value, is_built_in: bool, errors: &mut Errors) {
+    let (new, old) = (get(object, "metadata"), get(old, "metadata"));
+    errors.not_negative(&METADATA.child("generation"), integer(new, "generation"));
+    common(new, &METADATA, errors);
+    finalizers(new, &METADATA, errors);
+    for _ in ["rest.BeforeUpdate", "the strategy"] {
+        changes(new, old, errors);
+    }
+    if is_built_in {
+        built_in_finalizers(object, errors);
+    }
+}
+
+/// Validates the changes of metadata.
+///
+/// Upstream counterpart: `ValidateObjectMetaAccessorUpdate`.
+fn changes(new: &Value, old: &Value, errors: &mut Errors) {
     if given(old, "deletionTimestamp").is_some() {
         let before: BTreeSet<&str> = texts(old, "finalizers").collect();
         let added: BTreeSet<&str> = texts(new, "finalizers").filter(|name| !before.contains(name)).collect();
@@ -174,6 +197,32 @@ fn owners(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
                     errors.invalid(&path, get(metadata, "ownerReferences").clone(), detail);
                 }
             }
+        }
+    }
+}
+
+/// Validates finalizers of a built-in kind.
+///
+/// Upstream counterpart: `validateKubeFinalizerName`.
+fn built_in_finalizers(object: &Value, errors: &mut Errors) {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    /// Groups whose validation does not have this rule.
+    const WITHOUT_RULE: [&str; 5] = [
+        "admissionregistration.k8s.io/",
+        "apiregistration.k8s.io/",
+        "coordination.k8s.io/",
+        "node.k8s.io/",
+        "policy/",
+    ];
+    let (metadata, api_version) = (get(object, "metadata"), text(object, "apiVersion"));
+    if WITHOUT_RULE.iter().any(|group| api_version.starts_with(group)) {
+        return;
+    }
+    let path = METADATA.child("finalizers");
+    for (index, finalizer) in texts(metadata, "finalizers").enumerate() {
+        if !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(&path.index(index), finalizer, detail);
         }
     }
 }

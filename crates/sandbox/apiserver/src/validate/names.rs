@@ -118,7 +118,7 @@ pub(super) fn dns_1035_label(text: &str) -> Vec<String> {
 }
 
 /// Qualified name: keys of labels, finalizers.
-pub(super) fn qualified_name(text: &str) -> Vec<String> {
+pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     let name_form = || {
         regex_error(
             "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
@@ -157,7 +157,7 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
 }
 
 /// Label value.
-pub(super) fn label_value(text: &str) -> Vec<String> {
+pub(crate) fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
         wrong.push(too_long(63));

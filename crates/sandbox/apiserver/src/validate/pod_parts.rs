@@ -32,7 +32,7 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
         return refused("static pods do not support ephemeral containers");
     }
     let mut errors = Errors::default();
-    metadata::update(new, old, &mut errors);
+    metadata::update(new, old, true, &mut errors);
     let (new, old) = (get(new, "spec"), get(old, "spec"));
     pod_spec(new, &SPEC, &mut errors);
     let path = SPEC.child("ephemeralContainers");
@@ -62,7 +62,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
         return refused("windows pods cannot be resized");
     }
     let mut errors = Errors::default();
-    metadata::update(new, old, &mut errors);
+    metadata::update(new, old, true, &mut errors);
     pod_spec(get(new, "spec"), &SPEC, &mut errors);
     let before = match str_at(old, &["status", "qosClass"]) {
         "" => qos_class(old),

@@ -29,7 +29,7 @@ pub(crate) fn metadata(object: &Value, is_namespaced: bool, rule: NameRule) -> V
         NameRule::PathSegment => names::path_segment,
     };
     let mut errors = Errors::default();
-    metadata::create(object, &Naming { is_namespaced, rule }, &mut errors);
+    metadata::create(object, &Naming { is_namespaced, rule, is_built_in: true }, &mut errors);
     errors.0
 }
 

@@ -194,11 +194,13 @@ fn errors_of_objects() {
             None => object,
         };
         let (object, old) = (prepare(object), old.map(prepare));
-        let found = lines(&match old {
+        let mut found = lines(&match old {
             None => create(&kind, &object),
             Some(old) if status => update_status(&kind, &object, &old),
             Some(old) => update(&kind, &object, &old),
         });
+        // Errors of metadata in updates are reported twice.
+        found.dedup();
         let is_same =
             |(error, found): (&String, &String)| match (error.strip_suffix('…'), error.strip_prefix('…'))
             {

@@ -61,7 +61,7 @@ pub(super) const PRIORITY_CLASS: Printer = Printer {
         Column::count("Value", "Priority of pods of this class."),
         Column { kind: "boolean", ..Column::text("Global-Default", "`true` if this class is the default.") },
         AGE,
-        Column::text("PreemptionPolicy", "Preemption policy of pods of this class.").wide(),
+        Column::text("PreemptionPolicy", "Preemption policy of pods of this class."),
     ],
     row: |object, now| {
         let value = i64_at(object, &["value"]).unwrap_or_default();
@@ -84,7 +84,7 @@ pub(super) const HORIZONTAL_POD_AUTOSCALER: Printer = Printer {
     row: |object, now| {
         let target = |field| str_at(object, &["spec", "scaleTargetRef", field]);
         let least = at(object, &["spec", "minReplicas"]).map_or_else(|| "<unset>".to_owned(), unquoted);
-        let number = |path: &[&str]| i64_at(object, path).unwrap_or_default().to_string();
+        let number = |path: &[&str]| i64_at(object, path).unwrap_or_default();
         vec![
             name(object),
             format!("{}/{}", target("kind"), target("name")).into(),
