@@ -7,6 +7,8 @@
 
 // Tests start in the order of their names. These take longest.
 mod all_stories;
+mod differential;
+mod drawn_requests;
 mod election;
 mod expiry;
 mod harness;

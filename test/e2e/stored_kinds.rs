@@ -93,6 +93,14 @@ impl<'a, S: Send> Recorder<'a, S> {
         if (self.send)("PUT", &object_path, &unversioned.to_string()).await.0 != 200 {
             self.row.insert("conditional".to_owned(), json!(true));
         }
+        let mut missing = self.sample.clone();
+        missing["metadata"]["name"] = json!(self.other);
+        let missing_path = format!("{}/{}?dryRun=All", self.path, self.other);
+        if self.other != created["metadata"]["name"]
+            && (self.send)("PUT", &missing_path, &missing.to_string()).await.0 == 201
+        {
+            self.row.insert("created".to_owned(), json!(true));
+        }
         self.record_names().await;
 
         let mut rules = Map::new();

@@ -38,13 +38,13 @@ const RBAC: &str = "rbac.txt";
 const MANAGED_FIELDS: &str = "managed_fields.txt";
 
 /// A separate kube-apiserver, without the kubelet of other tests, which writes to pods, and `kubectl proxy` to it.
-struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     _programs: (ControlPlane, Program, tempfile::TempDir),
 }
 
 impl Server {
-    async fn start(assets: &Path, authorization: Authorization) -> Self {
+    pub(crate) async fn start(assets: &Path, authorization: Authorization) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let plane = ControlPlane::start(assets, folder.path(), authorization).unwrap();
         let address = unused_address();
@@ -66,6 +66,11 @@ impl Server {
         })
         .await;
         Self { address, _programs: (plane, proxy, folder) }
+    }
+
+    /// Address of the proxy.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 
