@@ -13,16 +13,12 @@ use kcm_sandbox_server::HttpServer;
 use kcm_stories::external::Authorization;
 use regex::{Captures, Regex};
 use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
 use tower::ServiceExt as _;
 
 use crate::{
     drawn_requests::{DrawnRequest, Table},
     harness::{assets, until},
-    transcripts::Server,
+    transcripts::{Server, exchange},
 };
 
 const RECORDED: &str = include_str!("drawn_responses.txt");
@@ -152,28 +148,70 @@ struct Real(SocketAddr);
 
 impl Responder for Real {
     async fn respond(&mut self, request: &DrawnRequest) -> (u16, Vec<String>, String) {
-        let mut head = format!(
-            "{} {} HTTP/1.0\r\nHost: localhost\r\nUser-Agent: drawn\r\n",
-            request.method, request.path
-        );
+        let mut headers = "User-Agent: drawn\r\n".to_owned();
         for (name, value) in [("Accept", request.accept), ("Content-Type", request.media_type)] {
             if !value.is_empty() {
-                write!(head, "{name}: {value}\r\n").unwrap();
+                write!(headers, "{name}: {value}\r\n").unwrap();
             }
         }
-        let text = format!("{head}Content-Length: {}\r\n\r\n{}", request.body.len(), request.body);
-        let mut stream = TcpStream::connect(self.0).await.unwrap();
-        stream.write_all(text.as_bytes()).await.unwrap();
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response).await.unwrap();
-        let response = String::from_utf8_lossy(&response);
-        let (head, body) = response.split_once("\r\n\r\n").unwrap_or_default();
-        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
-        let warnings =
-            head.lines().filter_map(|line| line.strip_prefix("Warning: ")).map(str::to_owned).collect();
-        (code, warnings, body.to_owned())
+        let line = (request.method, request.path.as_str());
+        let (code, head, body) = exchange(self.0, line, &headers, &request.body).await.unwrap();
+        let warnings = head.lines().filter_map(|line| line.strip_prefix("Warning: ")).map(str::to_owned);
+        (code, warnings.collect(), body)
     }
 }
+
+/// Patterns of values that differ in each run or for a known reason, with their replacements.
+static MASKED: LazyLock<[(Regex, &str); 25]> = LazyLock::new(|| {
+    [
+        // Descriptions of columns.
+        (r#"("format":"\w*"),"description":"(?:[^"\\]|\\.)*""#, "$1"),
+        // Path of the build.
+        (r#"(in scheme \\")[^"]*/(pkg/)"#, "$1$2"),
+        (r"(in record |in the precondition )\([0-9]+\)", "$1(RV)"),
+        (r"current: [0-9]+", "current: RV"),
+        // Cluster IPs, which this project's API server does not allocate.
+        (r#""clusterIPs?":\[?"10\.0\.0\.[0-9]+"\]?,"#, ""),
+        (r#""ipFamilies":\["IPv4"\],"ipFamilyPolicy":"SingleStack","#, ""),
+        // Upstream prints a strategic merge patch as a map of Go.
+        (r#"(patch: Invalid value: \\"map)\[.*"#, "$1"),
+        (r#"(\\"\\" is invalid: patch: Invalid value: ).*"#, "$1"),
+        (r#""continue":"","resourceVersion":"[0-9]+""#, r#""continue":"","resourceVersion":"LIST""#),
+        // Upstream's `null`.
+        (r#"("kind":"PartialObjectMetadataList".*),"items":\[\]"#, "$1"),
+        // The key in etcd.
+        ("StorageError: invalid object, Code: 4, Key: [^,]*, ResourceVersion: 0, AdditionalErrorMsg: ", ""),
+        // Upstream adds it to complete objects only.
+        (r#","annotations":\{"deprecated.daemonset.template.generation":"[0-9]+"\}"#, ""),
+        // Upstream's admission adds a taint that a controller removes.
+        (r#",?\{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"\}"#, ""),
+        (r#",?"taints":\[\]"#, ""),
+        // A difference of Go structs.
+        (r#"(if it was previously negative\))(?:[^"\\]|\\.)*"#, "$1"),
+        // Rules are required, but may be empty.
+        (r#",?"rules":\[\]"#, ""),
+        // Unset lists and times, which this project's API server leaves out.
+        (r#""\w+":null,"#, ""),
+        (r#",?"\w+":null"#, ""),
+        (r#""metadata":\{"resourceVersion":"[0-9]+""#, r#""metadata":{"resourceVersion":"LIST""#),
+        (r#""continue":"[^"]+""#, r#""continue":"CONTINUE""#),
+        (r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z", "TIME"),
+        (r#""([0-9]+[smh])+""#, r#""AGE""#),
+        (r"\b10\.0\.0\.[0-9]+", "SERVICE-IP"),
+        (r#""nodePort":3[0-9]{4}"#, r#""nodePort":PORT"#),
+        (r#""(gen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b"#, r#""${1}SUFFIX"#),
+    ]
+    .map(|(pattern, value)| (Regex::new(pattern).unwrap(), value))
+});
+
+/// Cells of a table. Numbers are text for kinds that are only stored.
+static CELLS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""cells":\[[^\]]*\]"#).unwrap());
+
+/// Resource versions and UIDs.
+static NUMBERED: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r#""resourceVersion":"([0-9]+)"|\b([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"#;
+    Regex::new(pattern).unwrap()
+});
 
 /// Values that a server returned in a sequence.
 #[derive(Default)]
@@ -225,53 +263,6 @@ impl SequenceState {
     }
 
     fn normalized(&mut self, text: &str) -> String {
-        static MASKED: LazyLock<[(Regex, &str); 25]> = LazyLock::new(|| {
-            [
-                // Descriptions of columns.
-                (r#"("format":"\w*"),"description":"(?:[^"\\]|\\.)*""#, "$1"),
-                // Path of the build.
-                (r#"(in scheme \\")[^"]*/(pkg/)"#, "$1$2"),
-                (r"(in record |in the precondition )\([0-9]+\)", "$1(RV)"),
-                (r"current: [0-9]+", "current: RV"),
-                // Cluster IPs, which this project's API server does not allocate.
-                (r#""clusterIPs?":\[?"10\.0\.0\.[0-9]+"\]?,"#, ""),
-                (r#""ipFamilies":\["IPv4"\],"ipFamilyPolicy":"SingleStack","#, ""),
-                // Upstream prints a strategic merge patch as a map of Go.
-                (r#"(patch: Invalid value: \\"map)\[.*"#, "$1"),
-                (r#"(\\"\\" is invalid: patch: Invalid value: ).*"#, "$1"),
-                (r#""continue":"","resourceVersion":"[0-9]+""#, r#""continue":"","resourceVersion":"LIST""#),
-                // Upstream's `null`.
-                (r#"("kind":"PartialObjectMetadataList".*),"items":\[\]"#, "$1"),
-                // The key in etcd.
-                ("StorageError: invalid object, Code: 4, Key: [^,]*, ResourceVersion: 0, AdditionalErrorMsg: ", ""),
-                // Upstream adds it to complete objects only.
-                (r#","annotations":\{"deprecated.daemonset.template.generation":"[0-9]+"\}"#, ""),
-                // Upstream's admission adds a taint that a controller removes.
-                (r#",?\{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"\}"#, ""),
-                (r#",?"taints":\[\]"#, ""),
-                // A difference of Go structs.
-                (r#"(if it was previously negative\))(?:[^"\\]|\\.)*"#, "$1"),
-                // Rules are required, but may be empty.
-                (r#",?"rules":\[\]"#, ""),
-                // Unset lists and times, which this project's API server leaves out.
-                (r#""\w+":null,"#, ""),
-                (r#",?"\w+":null"#, ""),
-                (r#""metadata":\{"resourceVersion":"[0-9]+""#, r#""metadata":{"resourceVersion":"LIST""#),
-                (r#""continue":"[^"]+""#, r#""continue":"CONTINUE""#),
-                (r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z", "TIME"),
-                (r#""([0-9]+[smh])+""#, r#""AGE""#),
-                (r"\b10\.0\.0\.[0-9]+", "SERVICE-IP"),
-                (r#""nodePort":3[0-9]{4}"#, r#""nodePort":PORT"#),
-                (r#""(gen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b"#, r#""${1}SUFFIX"#),
-            ]
-            .map(|(pattern, value)| (Regex::new(pattern).unwrap(), value))
-        });
-        // Numbers in tables of stored kinds are text.
-        static CELLS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""cells":\[[^\]]*\]"#).unwrap());
-        static NUMBERED: LazyLock<Regex> = LazyLock::new(|| {
-            let pattern = r#""resourceVersion":"([0-9]+)"|\b([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"#;
-            Regex::new(pattern).unwrap()
-        });
         let text = MASKED
             .iter()
             .fold(text.to_owned(), |text, (pattern, value)| pattern.replace_all(&text, *value).into_owned());

@@ -134,21 +134,35 @@ async fn replay(file: &Path, address: SocketAddr) {
     }
 }
 
-/// Sends a request over its own connection, which ends with the response.
+/// Sends a request. Returns code and body of the response.
 async fn send(address: SocketAddr, request: TranscriptRequest<'_>) -> std::io::Result<(u16, String)> {
     let TranscriptRequest { method, path, media_type, body, .. } = request;
+    let impersonation =
+        request.impersonation().into_iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+    let impersonation: String = impersonation.collect();
+    let headers = format!("Accept: application/json\r\nContent-Type: {media_type}\r\n{impersonation}");
+    let (code, _, body) = exchange(address, (method, path), &headers, body).await?;
+    Ok((code, body))
+}
+
+/// Sends a request over its own connection, which ends with the response. Returns code, head and body of the response.
+/// Each of the `headers` ends with CRLF.
+pub(crate) async fn exchange(
+    address: SocketAddr,
+    (method, path): (&str, &str),
+    headers: &str,
+    body: &str,
+) -> std::io::Result<(u16, String, String)> {
     let length = body.len();
-    let headers = request.impersonation().into_iter().map(|(name, value)| format!("{name}: {value}\r\n"));
-    let headers: String = headers.collect();
-    let mut stream = TcpStream::connect(address).await?;
-    let head = format!(
-        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\nContent-Type: {media_type}\r\n\
-         Content-Length: {length}\r\n{headers}\r\n"
+    let text = format!(
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
     );
-    stream.write_all(format!("{head}{body}").as_bytes()).await?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await?;
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(text.as_bytes()).await?;
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await?;
+    let response = String::from_utf8_lossy(&response);
     let (head, body) = response.split_once("\r\n\r\n").unwrap_or_default();
     let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
-    Ok((code, body.to_owned()))
+    Ok((code, head.to_owned(), body.to_owned()))
 }

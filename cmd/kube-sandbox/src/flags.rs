@@ -43,7 +43,7 @@ pub(crate) struct Flags {
     pub(crate) tls: bool,
     pub(crate) max_concurrent_streams: u32,
     pub(crate) token_auth_file: Option<PathBuf>,
-    /// `true` if requests without credentials are anonymous where roles authorize requests.
+    /// `true` if requests without credentials can be anonymous.
     pub(crate) anonymous_auth: bool,
     /// Issuer of the tokens of service accounts.
     pub(crate) service_account_issuer: Option<String>,

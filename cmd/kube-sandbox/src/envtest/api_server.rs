@@ -26,11 +26,7 @@ use crate::{SandboxError, tls};
 pub(super) const FLAGS: &[Flag] = &[
     ("advertise-address", "ADDRESS", ""),
     ("allow-privileged", "", ""),
-    (
-        "anonymous-auth",
-        "",
-        "If false, requests without credentials get 401 [default: true with --authorization-mode=RBAC]",
-    ),
+    ("anonymous-auth", "", "Serve requests without credentials as system:anonymous [default: true]"),
     ("api-audiences", "NAMES", ""),
     ("audit-log-path", "FILE", "Append audit events to this file"),
     ("audit-policy-file", "FILE", "audit.k8s.io/v1 Policy that selects the requests to audit"),

@@ -17,7 +17,7 @@ mod restore;
 pub(crate) mod served_versions;
 mod subresources;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use kcm_clock::{Clock, Random};
@@ -176,13 +176,14 @@ fn drop_server_fields(object: &mut Value) {
 /// Removes all but the first of several references to the same owner. Returns a warning if there are any.
 fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = list_at(object, &["metadata", "ownerReferences"]);
+    let mut seen = BTreeSet::new();
     let mut repeated: Vec<&str> = Vec::new();
     let mut kept: Vec<Value> = Vec::new();
     for owner in owners {
-        if kept.contains(owner) {
-            repeated.push(str_at(owner, &["uid"]));
-        } else {
+        if seen.insert(owner.to_string()) {
             kept.push(owner.clone());
+        } else {
+            repeated.push(str_at(owner, &["uid"]));
         }
     }
     if repeated.is_empty() {

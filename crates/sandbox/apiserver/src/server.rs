@@ -62,12 +62,12 @@ pub struct ApiServerConfig {
     /// If `true`, Roles, ClusterRoles and their bindings authorize requests over HTTP. If `false`, every user may do
     /// everything.
     pub rbac: bool,
-    /// If `false`, requests without credentials get 401 where users have tokens or roles authorize requests, also those
-    /// for health checks.
+    /// If `true`, requests without credentials are anonymous: all of them with `rbac`, otherwise those for health checks,
+    /// the version and the web page. If `false`, they get 401. Has no effect without [`Program::users`](crate::Program).
     pub anonymous_auth: bool,
     /// Issuer of the tokens of service accounts, and their default audience.
     pub service_account_issuer: String,
-    /// Key that signs the tokens of service accounts. The tokens of servers with the same key and issuer are the same.
+    /// Key that signs the tokens of service accounts. Servers with the same key and issuer accept each other's tokens.
     pub service_account_key: [u8; 32],
     /// If `true`, objects have `metadata.managedFields` from their creation on, as upstream. If `false`, they have them
     /// from their first server-side apply on, which makes writes cheaper and objects smaller.
@@ -334,11 +334,13 @@ impl ApiServer {
         let kind = self.kind_of(resource, &object)?;
         let object = decode(&kind, object)?;
         let name = &str_at(&object, &["metadata", "name"]).to_owned();
-        let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
+        let target =
+            WriteTarget { kind: &kind, namespace, name, scope, admission: None, creation_refused: None };
         Ok(self.registry.update(target, None, object, options)?.0.object)
     }
 
-    /// Patches an object, its status, its scale, or ephemeral containers or resources of a pod. Returns the object; for a scale the scaled object.
+    /// Patches an object or a subresource: status, scale, and `ephemeralcontainers` and `resize` of a pod. Returns the
+    /// object; for a scale the scaled object.
     ///
     /// # Errors
     ///
@@ -362,12 +364,20 @@ impl ApiServer {
             Some(Subresource::Resize) => WriteScope::Resize,
             Some(Subresource::Scale) => {
                 let scope = WriteScope::Main;
-                let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
+                let target = WriteTarget {
+                    kind: &kind,
+                    namespace,
+                    name,
+                    scope,
+                    admission: None,
+                    creation_refused: None,
+                };
                 return Ok(self.registry.patch_scale(target, &patch, options)?.object);
             }
             Some(_) => return Err(ApiStatus::method_not_allowed()),
         };
-        let target = WriteTarget { kind: &kind, namespace, name, scope, admission: None };
+        let target =
+            WriteTarget { kind: &kind, namespace, name, scope, admission: None, creation_refused: None };
         Ok(self.registry.patch(target, None, &patch, options)?.object)
     }
 

@@ -32,10 +32,12 @@ const MAX_EXPIRATION: i64 = 1 << 32;
 /// Lifetime that the kubelet requests for tokens that it puts into pods. Such a token expires later.
 ///
 /// Upstream counterpart: `WarnOnlyBoundTokenExpirationSeconds`.
-const EXTENDED: i64 = DEFAULT_EXPIRATION + 7;
+const WARN_ONLY_EXPIRATION: i64 = DEFAULT_EXPIRATION + 7;
 
-/// Lifetime of a token of [`EXTENDED`].
-const EXTENDED_TO: i64 = 365 * 24 * 60 * 60;
+/// Seconds until a token expires whose request has [`WARN_ONLY_EXPIRATION`].
+///
+/// Upstream counterpart: `ExpirationExtensionSeconds`.
+const EXTENDED_EXPIRATION: i64 = 365 * 24 * 60 * 60;
 
 /// Time for which an expired token, and one of a deleted object, is accepted.
 ///
@@ -113,12 +115,12 @@ impl ApiServer {
         let now = self.config.clock.now();
         let issued = now.as_second();
         let mut expires = issued.saturating_add(expiration);
-        if expiration == EXTENDED
+        if expiration == WARN_ONLY_EXPIRATION
             && private.get("pod").is_some()
             && audiences.iter().all(|audience| self.audiences().contains(audience))
         {
             private["warnafter"] = expires.into();
-            expires = issued.saturating_add(EXTENDED_TO);
+            expires = issued.saturating_add(EXTENDED_EXPIRATION);
         }
         let claims = json!({
             "aud": audiences,

@@ -165,7 +165,7 @@ impl StoredKind {
     }
 
     pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = validate::custom_metadata_update(new, old);
+        let mut errors = validate::metadata_update(new, old, true);
         errors.extend(validate::stored(new, self.row.template, self.rules()));
         errors
     }

@@ -179,16 +179,10 @@ fn finish(
     raw: Option<&[u8]>,
 ) -> Result<Decoded, DecodeError> {
     let summary = || raw.map(summary).unwrap_or_default();
-    let is_object = context.is_object;
+    let has_type_meta = context.has_type_meta;
     let (mut strict_errors, type_error) = context.into_diagnostics();
     let mut object = match (object, type_error) {
-        (_, Some(detail)) if !is_object => {
-            return Err(DecodeError::Syntax { kind: kind.to_owned(), detail, summary: summary() });
-        }
-        (_, Some(detail))
-            if detail.ends_with(" Go struct field .kind of type string")
-                || detail.ends_with(" Go struct field .apiVersion of type string") =>
-        {
+        (_, Some(detail)) if !has_type_meta => {
             return Err(DecodeError::Syntax { kind: kind.to_owned(), detail, summary: summary() });
         }
         (_, Some(detail)) => {
@@ -262,7 +256,7 @@ fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
 }
 
-/// Message of a parser's error: Go's if the text ends too early.
+/// Returns the message of a parser's error: Go's for the common errors, otherwise serde's.
 pub(crate) fn syntax_error(error: &serde_json::Error, text: &[u8]) -> String {
     // Prefixes of serde_json's messages, with Go's.
     const CONTEXTS: [(&str, &str); 6] = [

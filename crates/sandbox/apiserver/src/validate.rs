@@ -62,7 +62,7 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     if kind == "Lease" {
         plain::lease_version(new, &mut errors);
     }
-    metadata::update(new, old, kind != "CustomResourceDefinition", &mut errors);
+    metadata::update(new, old, true, &mut errors);
     content(kind, new, &mut errors);
     match kind {
         "Deployment" | "ReplicaSet" => workload::selector_immutable(new, old, &mut errors),
@@ -80,7 +80,7 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     errors.0
 }
 
-pub(crate) use stored::{NameRule, content as stored, metadata as stored_metadata};
+pub(crate) use stored::{NameRule, approval_unchanged, content as stored, metadata as stored_metadata};
 
 /// Returns the errors in the metadata of a new custom resource.
 pub(crate) fn custom_metadata(object: &Value, is_namespaced: bool) -> Vec<FieldError> {
@@ -90,10 +90,10 @@ pub(crate) fn custom_metadata(object: &Value, is_namespaced: bool) -> Vec<FieldE
     errors.0
 }
 
-/// Returns the errors in the metadata of an updated custom resource.
-pub(crate) fn custom_metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
+/// Returns the errors in the metadata of an updated custom resource, or if `is_built_in` of another object.
+pub(crate) fn metadata_update(new: &Value, old: &Value, is_built_in: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::update(new, old, false, &mut errors);
+    metadata::update(new, old, is_built_in, &mut errors);
     errors.0
 }
 
@@ -107,8 +107,9 @@ pub(crate) fn embedded_metadata(object: &Value) -> Vec<FieldError> {
 /// Returns the validation errors of an update from `old` to `new` through `/status`.
 pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::update(new, old, kind != "CustomResourceDefinition", &mut errors);
+    metadata::update(new, old, true, &mut errors);
     match kind {
+        "Namespace" => plain::namespace_phase(new, &mut errors),
         "Deployment" => workload::deployment_status(new, old, &mut errors),
         // The status of a ReplicationController has the same fields as that of a ReplicaSet.
         "ReplicaSet" | "ReplicationController" => workload::replica_set_status(new, &mut errors),

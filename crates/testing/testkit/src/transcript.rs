@@ -129,8 +129,8 @@ impl TranscriptRequest<'_> {
     }
 }
 
-/// Returns a response in one line, without managed fields, and with `RV`, `UID`, `TIME` and `TOKEN` in place of values that differ in
-/// each run.
+/// Returns a response in one line, without managed fields. Values that differ in each run are replaced by `RV`, `UID`,
+/// `TIME` and `TOKEN`.
 #[must_use]
 pub fn normalized(code: u16, body: &str) -> String {
     static VALUES: LazyLock<[(Regex, &str); 5]> = LazyLock::new(|| {

@@ -86,6 +86,11 @@ impl Managers {
 
     /// Reads a list that a client sent. Returns `None` if an entry is invalid.
     pub(super) fn parse(mut list: Value) -> Option<Self> {
+        /// Bound of work that is quadratic. Objects have at most 10 updaters and a few appliers.
+        const MAX_ENTRIES: usize = 1000;
+        if list.as_array()?.len() > MAX_ENTRIES {
+            return None;
+        }
         for entry in list.as_array_mut()? {
             let is_valid = matches!(str_at(entry, &["operation"]), "Apply" | "Update")
                 && str_at(entry, &["fieldsType"]) == "FieldsV1"

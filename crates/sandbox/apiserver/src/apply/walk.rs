@@ -150,7 +150,7 @@ impl Comparison {
     }
 }
 
-/// Returns a member of an object. Unset members that Go writes as `null` are absent here.
+/// Returns a member of an object: `null` for an unset member that Go writes as `null`.
 fn member<'a>(
     topology: Topology<'_>,
     object: Option<&'a Map<String, Value>>,

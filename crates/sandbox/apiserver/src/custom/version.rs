@@ -15,7 +15,7 @@ use crate::{
     strategy::Strategy,
     strict::{self, DecodeError, Decoded},
     structural_schema::Schema,
-    validate::{custom_metadata, custom_metadata_update},
+    validate::{custom_metadata, metadata_update},
 };
 
 /// A version of a custom resource: its schema, subresources and columns.
@@ -298,7 +298,7 @@ impl CustomVersion {
     }
 
     pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = custom_metadata_update(new, old);
+        let mut errors = metadata_update(new, old, false);
         errors.extend(self.validate_content(new, Some(old)));
         self.evaluate_rules(new, Some(old), &mut errors);
         errors
@@ -313,7 +313,7 @@ impl CustomVersion {
     }
 
     pub(crate) fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = custom_metadata_update(new, old);
+        let mut errors = metadata_update(new, old, false);
         errors.extend(validate::status(new, old, &self.schema));
         errors.extend(self.scale.iter().flat_map(|scale| validate::scale(new, scale, false)));
         self.evaluate_rules(new, Some(old), &mut errors);

@@ -61,7 +61,8 @@ pub(super) fn decode_object(
 ///
 /// # Errors
 ///
-/// 415 if the media type is unsupported, 400 if the body is neither JSON nor in its media type.
+/// 415 for an unsupported media type, 400 for YAML or protobuf that cannot be parsed. The inner error is that of the
+/// decoder.
 pub(super) fn decode(
     content: &Content,
     api_version: &str,

@@ -117,6 +117,8 @@ impl ResourceRequest<'_> {
         let target = self.target;
         let (server, name) = (self.server, target.name());
         let options = LogOptions::parse(self.query, name, server.config.clock.now())?;
+        // Before the read, so that no change is missed. The revision of the pod may have left the history.
+        let start = WatchStart::After(server.revision());
         let pod = server.get(target.resource(), &target.namespace, name)?;
         let container = container_of(&pod, self.query.get("container"))?;
         if str_at(pod.value(), &["spec", "nodeName"]).is_empty() {
@@ -128,13 +130,12 @@ impl ResourceRequest<'_> {
         let mut text = options.select(&(server.config.logs)(&pod, container), started).into_bytes();
         let is_cut = options.limit.is_some_and(|limit| text.len() >= limit);
         text.truncate(options.limit.unwrap_or(usize::MAX));
-        if !options.follow || is_cut || !is_running(&pod, container) {
+        if !options.follow || options.previous || is_cut || !is_running(&pod, container) {
             return Ok(response::text(text));
         }
         let fields = FieldSelector::parse_for(&format!("metadata.name={name}"), &target.kind)
             .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
         let selection = Selection { fields, ..Selection::default() };
-        let start = WatchStart::After(pod.revision());
         let watcher = server.watch_selected(target.resource(), Some(&target.namespace), selection, start);
         let (container, shutdown) = (container.to_owned(), self.shutdown.clone());
         let follow = Follow { text: Some(text.into()), watcher, container, shutdown };

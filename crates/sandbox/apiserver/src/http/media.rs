@@ -2,7 +2,7 @@
 
 use crate::{ApiStatus, PatchType, StatusReason, registry::PATCHES_OF_CUSTOM_RESOURCES};
 
-const YAML: &str = "application/yaml";
+pub(super) const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Representation of objects in a response.
@@ -42,9 +42,13 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 
-    /// `true` if responses of this type are made from JSON.
-    fn is_json(&self) -> bool {
+    /// `true` for JSON, and for YAML, which is converted from it.
+    fn is_text(&self) -> bool {
         matches!(self.media, "application/json" | YAML | "application/*" | "*/*" | "")
+    }
+
+    fn is_supported(&self) -> bool {
+        self.is_text() || self.media == PROTOBUF
     }
 }
 
@@ -69,8 +73,7 @@ fn not_acceptable(media_types: &str) -> ApiStatus {
 ///
 /// Upstream counterpart: the router of `go-restful`, which the paths of custom resources do not use.
 pub(super) fn check_acceptable(accept: &str, streams: bool) -> Result<(), ApiStatus> {
-    let is_known = |clause: &Clause<'_>| clause.is_json() || clause.media == PROTOBUF;
-    if clauses(accept).iter().any(is_known) {
+    if clauses(accept).iter().any(Clause::is_supported) {
         return Ok(());
     }
     let streams = if streams {
@@ -84,11 +87,7 @@ pub(super) fn check_acceptable(accept: &str, streams: bool) -> Result<(), ApiSta
 
 /// `true` if the first supported clause of `accept` is YAML.
 pub(super) fn prefers_yaml(accept: &str) -> bool {
-    let clauses = clauses(accept);
-    clauses
-        .iter()
-        .find(|clause| clause.is_json() || clause.media == PROTOBUF)
-        .is_some_and(|first| first.media == YAML)
+    clauses(accept).iter().find(|clause| clause.is_supported()).is_some_and(|first| first.media == YAML)
 }
 
 impl Representation {
@@ -100,7 +99,7 @@ impl Representation {
     pub(super) fn negotiate(accept: &str, tables: bool) -> Result<Self, ApiStatus> {
         clauses(accept)
             .iter()
-            .filter(|clause| clause.is_json())
+            .filter(|clause| clause.is_text())
             .find_map(|clause| {
                 let version = match clause.parameter("v") {
                     Some("v1") => "meta.k8s.io/v1",
@@ -127,7 +126,7 @@ impl Representation {
 ///
 /// 406 if it is not.
 pub(super) fn negotiate_object(accept: &str) -> Result<(), ApiStatus> {
-    let is_plain = |clause: &Clause<'_>| clause.is_json() && clause.parameter("as").is_none_or(str::is_empty);
+    let is_plain = |clause: &Clause<'_>| clause.is_text() && clause.parameter("as").is_none_or(str::is_empty);
     clauses(accept).iter().any(is_plain).then_some(()).ok_or_else(|| not_acceptable(MEDIA_TYPES))
 }
 
@@ -139,7 +138,7 @@ pub(super) fn negotiate_object(accept: &str) -> Result<(), ApiStatus> {
 pub(super) fn negotiate_discovery(accept: &str) -> Result<Option<&'static str>, ApiStatus> {
     clauses(accept)
         .iter()
-        .filter(|clause| clause.is_json())
+        .filter(|clause| clause.is_text())
         .find_map(|clause| match (clause.parameter("as"), clause.parameter("v")) {
             (None, _) => Some(None),
             (Some("APIGroupDiscoveryList"), Some("v2")) => Some(Some("v2")),

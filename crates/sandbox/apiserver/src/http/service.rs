@@ -35,7 +35,9 @@ use super::{
     user::{self, User},
     verbs, yaml,
 };
-use crate::{ApiServer, ApiStatus, Subresource, WatchCacheLag, json::str_at, store::WatchCache};
+use crate::{
+    ApiServer, ApiStatus, Subresource, WatchCacheLag, json::str_at, rbac::Attributes, store::WatchCache,
+};
 
 /// An [`ApiServer`] as a `tower` service of HTTP requests. Clones share the server.
 ///
@@ -248,8 +250,13 @@ impl Exchange {
         self.report(response.status().as_u16(), failure, revision_before, revision_after);
         let accept = accepted(&self.parts.headers);
         match &self.route {
-            // A log is text, which may have no end yet.
-            Ok(Route::Object(target)) if target.subresource == Some(Subresource::Log) => response,
+            // The response of a pod, or text which may have no end yet.
+            Ok(Route::Object(target))
+                if target.subresource == Some(Subresource::Proxy)
+                    || (target.subresource == Some(Subresource::Log) && response.status().is_success()) =>
+            {
+                response
+            }
             Ok(Route::Object(target)) if protobuf::is_requested(&accept, target) => {
                 protobuf::convert(response, self.is_watch()).await
             }
@@ -306,6 +313,13 @@ impl Exchange {
         // Cloning shares the bytes.
         let content = content.clone()?;
         let caller = Caller { user, program: &self.service.program, seat: Some(&self.seat) };
+        // Some updates and patches create the object.
+        let may_create = |attributes: &Attributes| {
+            let attributes = Attributes { verb: "create".to_owned(), ..attributes.clone() };
+            authorization::authorize(self.server(), user, &attributes)
+        };
+        let creating = attributes.as_ref().filter(|_| [Method::PUT, Method::PATCH].contains(&parts.method));
+        let creation_refused = creating.and_then(|attributes| may_create(attributes).err());
         if let Some(attributes) =
             attributes.filter(|attributes| authorization::may_grant(&parts.method, user, attributes))
         {
@@ -314,10 +328,10 @@ impl Exchange {
             parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
             let caller = Caller { seat: None, ..caller };
             let preview =
-                dispatch(self.server(), None, &parts, route, &query, content.clone(), caller).await?;
+                dispatch(self.server(), None, &parts, route, &query, content.clone(), caller, None).await?;
             authorization::check_grant(self.server(), user, &attributes, preview).await?;
         }
-        dispatch(self.server(), cache, parts, route, query, content, caller).await
+        dispatch(self.server(), cache, parts, route, query, content, caller, creation_refused).await
     }
 
     fn report(&self, code: u16, failure: Option<ApiStatus>, revision_before: u64, revision_after: u64) {
@@ -426,6 +440,7 @@ async fn dispatch(
     query: &Query,
     content: Content,
     caller: Caller<'_>,
+    creation_refused: Option<ApiStatus>,
 ) -> Result<ApiResponse, ApiStatus> {
     let Parts { method, headers, extensions, .. } = parts;
     if let Some(Err(error)) = query.get("timeout").map(GoDuration::parse) {
@@ -467,6 +482,7 @@ async fn dispatch(
                 content,
                 shutdown,
                 caller,
+                creation_refused,
             };
             return request.serve().await;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, HeaderValue, header, request::Parts};
 use serde_json::{Value, json};
 
 use super::{program::Users, query::percent_decode, route::Route};
@@ -148,10 +148,15 @@ pub(super) fn review_token(
     json!({"user": {}, "error": error})
 }
 
+/// Text of a header, which may have characters other than ASCII.
+fn text_of(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
 /// Groups that a request impersonates.
 pub(super) fn impersonated_groups(headers: &HeaderMap) -> Vec<String> {
     let groups = headers.get_all("impersonate-group").into_iter();
-    groups.filter_map(|group| Some(group.to_str().ok()?.to_owned())).collect()
+    groups.map(text_of).collect()
 }
 
 /// Further attributes of the user that a request impersonates.
@@ -160,7 +165,7 @@ fn impersonated_extra(headers: &HeaderMap) -> UserExtra {
     for (name, value) in headers {
         let Some(key) = name.as_str().strip_prefix("impersonate-extra-") else { continue };
         let values = extra.entry(percent_decode(key).to_lowercase()).or_default();
-        values.extend(value.to_str().map(str::to_owned));
+        values.push(text_of(value));
     }
     extra
 }
@@ -178,7 +183,7 @@ pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
 ///
 /// 500, as upstream, for a UID or a group without a user name.
 pub(super) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiStatus> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let text = |name| headers.get(name).map(text_of).unwrap_or_default();
     let mut groups = impersonated_groups(headers);
     let extra = impersonated_extra(headers);
     let (name, uid) = (text("impersonate-user"), text("impersonate-uid"));

@@ -46,6 +46,8 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) content: Content,
     pub(super) shutdown: CancellationToken,
     pub(super) caller: Caller<'a>,
+    /// Failure of an update or patch that would create the object. `None` if the user may create it.
+    pub(super) creation_refused: Option<ApiStatus>,
 }
 
 impl ResourceRequest<'_> {
@@ -78,7 +80,9 @@ impl ResourceRequest<'_> {
             (&Method::PUT, Some(_), Some(Subresource::Scale)) => self.update_scale().await,
             (&Method::PUT, Some(_), part) => self.update(write_scope(part)?).await,
             (&Method::PATCH, Some(_), Some(Subresource::Scale)) => self.patch_scale().await,
-            (&Method::PATCH, Some(_), part) => self.patch(write_scope(part)?).await,
+            (&Method::PATCH, Some(_), part) if part != Some(Subresource::Finalize) => {
+                self.patch(write_scope(part)?).await
+            }
             (&Method::DELETE, None, _)
                 if self.has_required_namespace() && target.resource() != Resource::NAMESPACES =>
             {
@@ -254,7 +258,8 @@ impl ResourceRequest<'_> {
     /// The written part of the target.
     fn written<'b>(&'b self, scope: WriteScope, admission: Option<&'b Admission<'b>>) -> WriteTarget<'b> {
         let Target { kind, namespace, .. } = self.target;
-        WriteTarget { kind, namespace, name: self.target.name(), scope, admission }
+        let creation_refused = self.creation_refused.as_ref();
+        WriteTarget { kind, namespace, name: self.target.name(), scope, admission, creation_refused }
     }
 
     /// Server-side apply.

@@ -23,7 +23,7 @@ impl Registry {
         force: bool,
         options: &WriteOptions,
     ) -> Result<(Written, bool), ApiStatus> {
-        let WriteTarget { kind, namespace, name, scope, admission } = target;
+        let WriteTarget { kind, namespace, name, scope, admission, creation_refused } = target;
         let warnings = check_config(kind, served_version, config, options.field_validation)?;
         let mut config = config.clone();
         // The name of an object that exists is optional.
@@ -53,6 +53,7 @@ impl Registry {
                     "the name of the object ({name} based on URL) was undeterminable: name must be provided"
                 )));
             }
+            creation_refused.cloned().map_or(Ok(()), Err)?;
             let mut object = finish(apply::apply(&apply::empty(kind), &config, writer, force)?)?;
             remove(&mut object, &["metadata", "resourceVersion"]);
             let operation = ManagedFieldsOperation::Apply;

@@ -114,10 +114,7 @@ impl Registry {
         kind.apply_defaults(&mut object);
         let sent = apply::take_managed_fields(&mut object);
         let managed = match operation.writer(kind, options, &identity.time) {
-            Some(writer) if self.managed_fields || sent.is_some() => {
-                apply::track(&apply::empty(kind), &object, sent, self.managed_fields, writer)
-            }
-            Some(_) => None,
+            Some(writer) => apply::track(&apply::empty(kind), &object, sent, self.managed_fields, writer),
             None => sent,
         };
         let before_admission = admission.and_then(|_| managed.clone());

@@ -7,7 +7,7 @@ use super::{
     has_members,
 };
 use crate::{
-    ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, WriteOptions,
+    ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, Subresource, WriteOptions,
     admission::{Admission, Operation},
     apply::{self, Writer},
     json::{at, copy, list_at, remove, set, str_at},
@@ -84,6 +84,7 @@ impl ManagedFieldsOperation {
 
 /// Field manager of writes within the process that have none.
 const UNKNOWN_MANAGER: &str = "unknown";
+const CONDITIONS: &[&str] = &["status", "conditions"];
 pub(super) const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
 /// Part of an object that a request writes.
@@ -95,6 +96,8 @@ pub(crate) struct WriteTarget<'a> {
     pub(crate) scope: WriteScope,
     /// Admission by policies and webhooks. `None` for writes within the process.
     pub(crate) admission: Option<&'a Admission<'a>>,
+    /// Failure of a write that would create the object. `None` if the user may create it.
+    pub(crate) creation_refused: Option<&'a ApiStatus>,
 }
 
 /// Media types of patches of custom resources.
@@ -183,11 +186,12 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<(Written, bool), ApiStatus> {
-        let WriteTarget { kind, namespace, name, scope, admission } = target;
+        let WriteTarget { kind, namespace, name, scope, admission, creation_refused } = target;
         check_address(kind, namespace, Some(name), &mut object)?;
         if kind.strategy().allows_create_on_update() && self.is_missing(kind.resource, namespace, name) {
             let mut object = object.clone();
             check_uid(kind, name, &object, None)?;
+            creation_refused.cloned().map_or(Ok(()), Err)?;
             remove(&mut object, &["metadata", "resourceVersion"]);
             match self.create(kind, served_version, namespace, object, options, admission) {
                 // Created concurrently.
@@ -347,8 +351,15 @@ fn next_state(
 
     let errors = match scope {
         WriteScope::Main => kind.validate_update(&new, shown),
-        WriteScope::Status | WriteScope::Approval => kind.validate_status_update(&new, shown),
-        WriteScope::Finalize => Vec::new(),
+        WriteScope::Status => {
+            let mut errors = kind.validate_status_update(&new, shown);
+            if kind.has(Subresource::Approval) {
+                errors.extend(validate::approval_unchanged(&new, shown));
+            }
+            errors
+        }
+        WriteScope::Approval => kind.validate_status_update(&new, shown),
+        WriteScope::Finalize => validate::metadata_update(&new, shown, true),
         WriteScope::EphemeralContainers => validate::ephemeral_containers(&new, shown),
         WriteScope::Resize => validate::resize(&new, shown),
     };
@@ -411,7 +422,17 @@ fn prepare(target: WriteTarget<'_>, old: &Object, shown: &Value, new: &mut Value
             }
             strategy::prepare_update(strategy, new, shown);
         }
-        WriteScope::Status | WriteScope::Approval => strategy::prepare_status_update(strategy, new, shown),
+        WriteScope::Status => strategy::prepare_status_update(strategy, new, shown),
+        WriteScope::Approval => {
+            let conditions = at(new, CONDITIONS).cloned();
+            for part in ["spec", "status"] {
+                copy(new, shown, &[part]);
+            }
+            match conditions {
+                Some(conditions) => set(new, CONDITIONS, conditions),
+                None => drop(remove(new, CONDITIONS)),
+            }
+        }
         WriteScope::Finalize => {
             let finalizers = list_at(new, &["spec", "finalizers"]).to_vec();
             for part in ["spec", "status"] {

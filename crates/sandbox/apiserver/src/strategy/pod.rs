@@ -21,7 +21,9 @@ impl Strategy for Pod {
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        copy(new, old, &["metadata", "ownerReferences"]);
+        for field in ["ownerReferences", "deletionTimestamp"] {
+            copy(new, old, &["metadata", field]);
+        }
         if str_at(new, &["status", "qosClass"]).is_empty() {
             copy(new, old, &["status", "qosClass"]);
         }

@@ -19,8 +19,8 @@ pub(super) struct Context<'s> {
     seen: BTreeSet<String>,
     /// Type error that ended decoding, in Go's format. serde's errors would append a position.
     type_error: Option<String>,
-    /// `false` if the whole value is no object.
-    pub(super) is_object: bool,
+    /// `false` if Go cannot decode the kind and version: the value is no object, or one of them is no string.
+    pub(super) has_type_meta: bool,
 }
 
 /// Element of the path to a value.
@@ -38,7 +38,7 @@ impl<'s> Context<'s> {
             strict_errors: Vec::new(),
             seen: BTreeSet::new(),
             type_error: None,
-            is_object: true,
+            has_type_meta: true,
         }
     }
 
@@ -98,6 +98,7 @@ impl<'s> Context<'s> {
                     .collect();
                 // Go decodes these two first, into a struct without a name.
                 let is_type = matches!(names.as_slice(), ["apiVersion" | "kind"]);
+                self.has_type_meta &= !is_type;
                 format!(
                     "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
                     if is_type { "" } else { &within.name },
@@ -106,7 +107,7 @@ impl<'s> Context<'s> {
                 )
             }
             (None, Type::Struct(_)) => {
-                self.is_object = false;
+                self.has_type_meta = false;
                 not_an_object(found)
             }
             (None, _) => format!("json: cannot unmarshal {found} into Go value"),

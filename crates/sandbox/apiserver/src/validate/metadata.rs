@@ -21,7 +21,7 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 pub(super) struct Naming {
     pub(super) is_namespaced: bool,
     pub(super) rule: fn(&str) -> Vec<String>,
-    /// If `true`, finalizers without a domain must be those of Kubernetes.
+    /// `true` for a built-in kind, whose finalizers without a domain must be those of Kubernetes.
     pub(super) is_built_in: bool,
 }
 
@@ -39,7 +39,7 @@ impl Naming {
                 "Namespace" | "Node" | "PriorityClass" | "CustomResourceDefinition"
             ),
             rule,
-            is_built_in: kind != "CustomResourceDefinition",
+            is_built_in: true,
         }
     }
 }
@@ -207,8 +207,9 @@ fn owners(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn built_in_finalizers(object: &Value, errors: &mut Errors) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     /// Groups whose validation does not have this rule.
-    const WITHOUT_RULE: [&str; 5] = [
+    const WITHOUT_RULE: [&str; 6] = [
         "admissionregistration.k8s.io/",
+        "apiextensions.k8s.io/",
         "apiregistration.k8s.io/",
         "coordination.k8s.io/",
         "node.k8s.io/",

@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets, PriorityClasses, Leases and Events.
+//! Namespaces, ConfigMaps, Secrets, PriorityClasses, Leases and Events.
 
 use serde_json::Value;
 
@@ -10,6 +10,18 @@ use super::{
 
 /// Maximum size of the data of a ConfigMap or Secret in bytes.
 const MAX_DATA: usize = 1024 * 1024;
+
+/// Validates the phase of a namespace after a write of its status.
+pub(super) fn namespace_phase(object: &Value, errors: &mut Errors) {
+    let (phase, detail) = match given(get(object, "metadata"), "deletionTimestamp") {
+        None => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),
+        Some(_) => ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+    };
+    let found = text(get(object, "status"), "phase");
+    if found != phase {
+        errors.invalid(&Path::new("status").child("Phase"), found, detail);
+    }
+}
 
 /// Validates a ConfigMap.
 pub(super) fn config_map(object: &Value, errors: &mut Errors) {

@@ -113,7 +113,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.0
 }
 
-/// `true` unless the kubelet of a running container does not report its resources.
+/// `true` if no container runs, or if the status of the first running one has `resources`.
 fn is_supported(pod: &Value) -> bool {
     let statuses = list(get(pod, "status"), "containerStatuses").iter();
     let mut running = statuses.filter(|status| at(status, &["state", "running"]).is_some());
@@ -166,7 +166,7 @@ fn changes_only_cpu_and_memory(new: &Value, old: &Value) -> bool {
     let same = |field| semantically_equal(new.get(field), old.get(field));
     let (new, old) = (get(new, "resources"), get(old, "resources"));
     same("resizePolicy")
-        // As upstream, which compares without the new claims.
+        // As upstream: the claims of the old container must be empty, those of the new one are not compared.
         && list(old, "claims").is_empty()
         && semantically_equal(Some(&without_cpu_and_memory(new)), Some(&without_cpu_and_memory(old)))
 }

@@ -1,5 +1,7 @@
 //! Kinds that are only stored: names, required fields, enumerations and pod templates.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 
 use super::{
@@ -7,7 +9,7 @@ use super::{
     names,
     path::{Errors, Path},
     pod,
-    read::{get, given, list},
+    read::{get, given, list, text},
     webhooks, workload,
 };
 use crate::{field_error::FieldError, stored_kind::Rules};
@@ -30,6 +32,30 @@ pub(crate) fn metadata(object: &Value, is_namespaced: bool, rule: NameRule) -> V
     };
     let mut errors = Errors::default();
     metadata::create(object, &Naming { is_namespaced, rule, is_built_in: true }, &mut errors);
+    errors.0
+}
+
+/// Returns the errors of a change of the approval of a signing request by a write of its status.
+///
+/// Upstream counterpart: `ValidateCertificateSigningRequestStatusUpdate`.
+pub(crate) fn approval_unchanged(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let path = Path::new("status");
+    let path = path.child("conditions");
+    for approval in ["Approved", "Denied"] {
+        let of_type = |object| -> Vec<&Value> {
+            let conditions = list(get(object, "status"), "conditions");
+            conditions.iter().filter(|condition| text(condition, "type") == approval).collect()
+        };
+        let (new, old) = (of_type(new), of_type(old));
+        let change = match new.len().cmp(&old.len()) {
+            Ordering::Less => "remove",
+            Ordering::Greater => "add",
+            Ordering::Equal if new != old => "modify",
+            Ordering::Equal => continue,
+        };
+        errors.forbidden(&path, format!("updates may not {change} a condition of type {approval:?}"));
+    }
     errors.0
 }
 

@@ -237,7 +237,8 @@ fn budgets_quotas_classes_and_autoscalers() {
         "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5, "metrics": [utilisation],
     }});
     let names = ["Reference", "Targets", "MinPods", "MaxPods", "Replicas"];
-    let expected = ["Deployment/web", "cpu: <unknown>/80%", "<unset>", "5", "0"].map(Value::from);
+    let expected =
+        [json!("Deployment/web"), json!("cpu: <unknown>/80%"), json!("<unset>"), json!(5), json!(0)];
     assert_eq!(cells("HorizontalPodAutoscaler", &scaler, &names), expected);
 }
 
