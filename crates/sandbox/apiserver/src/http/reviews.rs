@@ -28,6 +28,8 @@ pub(super) struct Caller<'a> {
     pub(super) program: &'a Program,
     /// Seat of a write. `None` if webhooks are not called.
     pub(super) seat: Option<&'a Seat>,
+    /// Failure of an update or patch that would create the object. `None` if the user may create it.
+    pub(super) creation_refused: Option<&'a ApiStatus>,
 }
 
 /// Responds to a review.

@@ -312,7 +312,6 @@ impl Exchange {
         let route = route.map_err(ApiStatus::clone)?;
         // Cloning shares the bytes.
         let content = content.clone()?;
-        let caller = Caller { user, program: &self.service.program, seat: Some(&self.seat) };
         // Some updates and patches create the object.
         let may_create = |attributes: &Attributes| {
             let attributes = Attributes { verb: "create".to_owned(), ..attributes.clone() };
@@ -320,6 +319,12 @@ impl Exchange {
         };
         let creating = attributes.as_ref().filter(|_| [Method::PUT, Method::PATCH].contains(&parts.method));
         let creation_refused = creating.and_then(|attributes| may_create(attributes).err());
+        let caller = Caller {
+            user,
+            program: &self.service.program,
+            seat: Some(&self.seat),
+            creation_refused: creation_refused.as_ref(),
+        };
         if let Some(attributes) =
             attributes.filter(|attributes| authorization::may_grant(&parts.method, user, attributes))
         {
@@ -328,10 +333,10 @@ impl Exchange {
             parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
             let caller = Caller { seat: None, ..caller };
             let preview =
-                dispatch(self.server(), None, &parts, route, &query, content.clone(), caller, None).await?;
+                dispatch(self.server(), None, &parts, route, &query, content.clone(), caller).await?;
             authorization::check_grant(self.server(), user, &attributes, preview).await?;
         }
-        dispatch(self.server(), cache, parts, route, query, content, caller, creation_refused).await
+        dispatch(self.server(), cache, parts, route, query, content, caller).await
     }
 
     fn report(&self, code: u16, failure: Option<ApiStatus>, revision_before: u64, revision_after: u64) {
@@ -440,7 +445,6 @@ async fn dispatch(
     query: &Query,
     content: Content,
     caller: Caller<'_>,
-    creation_refused: Option<ApiStatus>,
 ) -> Result<ApiResponse, ApiStatus> {
     let Parts { method, headers, extensions, .. } = parts;
     if let Some(Err(error)) = query.get("timeout").map(GoDuration::parse) {
@@ -482,7 +486,6 @@ async fn dispatch(
                 content,
                 shutdown,
                 caller,
-                creation_refused,
             };
             return request.serve().await;
         }

@@ -46,8 +46,6 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) content: Content,
     pub(super) shutdown: CancellationToken,
     pub(super) caller: Caller<'a>,
-    /// Failure of an update or patch that would create the object. `None` if the user may create it.
-    pub(super) creation_refused: Option<ApiStatus>,
 }
 
 impl ResourceRequest<'_> {
@@ -258,7 +256,7 @@ impl ResourceRequest<'_> {
     /// The written part of the target.
     fn written<'b>(&'b self, scope: WriteScope, admission: Option<&'b Admission<'b>>) -> WriteTarget<'b> {
         let Target { kind, namespace, .. } = self.target;
-        let creation_refused = self.creation_refused.as_ref();
+        let creation_refused = self.caller.creation_refused;
         WriteTarget { kind, namespace, name: self.target.name(), scope, admission, creation_refused }
     }
 
