@@ -34,7 +34,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const STORED_ONLY: &str = "is stored only";
 
 /// Number of sequences that a test replays from the recording.
-const REPLAYED: usize = 60;
+const REPLAYED: usize = 200;
 
 #[tokio::test]
 async fn drawn_requests_have_the_recorded_responses() {
