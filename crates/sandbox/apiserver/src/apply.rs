@@ -42,6 +42,10 @@ use crate::{
 
 const LAST_APPLIED: [&str; 3] =
     ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+
+/// Path of the managed fields of an object.
+pub(crate) const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
+
 /// Manager of the fields that existed before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
@@ -169,7 +173,7 @@ impl<'a> Changes<'a> {
 
 /// Removes and returns `metadata.managedFields`.
 pub(crate) fn take_managed_fields(object: &mut Value) -> Option<Value> {
-    remove(object, &["metadata", "managedFields"])
+    remove(object, MANAGED_FIELDS)
 }
 
 /// Members of a value except for one.
@@ -207,7 +211,7 @@ pub(crate) fn track(
     is_tracked: bool,
     writer: Writer<'_>,
 ) -> Option<Value> {
-    let kept = at(old, &["metadata", "managedFields"]);
+    let kept = at(old, MANAGED_FIELDS);
     // Subresources cannot change the list. An invalid list does not change it.
     let sent = sent.filter(|_| writer.subresource.is_empty());
     if kept.is_none() && sent.is_none() && !is_tracked {
@@ -311,7 +315,7 @@ pub(crate) fn apply(
         put(&mut merged, &LAST_APPLIED, format!("{note}\n"));
     }
     if let Some(managed) = managers.encode() {
-        put(&mut merged, &["metadata", "managedFields"], managed);
+        put(&mut merged, MANAGED_FIELDS, managed);
     }
     Ok(merged)
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::{
     LabelSelector, Object, User,
     json::{list_at, str_at},
+    service_account::make_username,
 };
 
 mod bootstrap;
@@ -331,7 +332,7 @@ fn applies(subject: &Value, user: &User, binding_namespace: &str) -> bool {
         "Group" => user.is_in(name),
         "ServiceAccount" => {
             let namespace = account_namespace(subject, binding_namespace);
-            !namespace.is_empty() && user.name == format!("system:serviceaccount:{namespace}:{name}")
+            !namespace.is_empty() && user.name == make_username(namespace, name)
         }
         _ => false,
     }

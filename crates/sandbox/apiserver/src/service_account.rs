@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    ApiServer, ApiStatus, Object, Resource, StatusDetails, StatusReason, User,
-    field_error::{ErrorType, FieldError},
+    ApiServer, ApiStatus, Object, Resource, User,
     http::UserExtra,
     json::{at, i64_at, list_at, set, str_at},
     registry::new_uid,
+    validate::path::{Errors, Path},
 };
 
 const GROUP: &str = "authentication.k8s.io";
@@ -34,7 +34,7 @@ const MAX_EXPIRATION: i64 = 1 << 32;
 /// Upstream counterpart: `WarnOnlyBoundTokenExpirationSeconds`.
 const WARN_ONLY_EXPIRATION: i64 = DEFAULT_EXPIRATION + 7;
 
-/// Seconds until a token expires whose request has [`WARN_ONLY_EXPIRATION`].
+/// Lifetime in seconds of a token whose request has [`WARN_ONLY_EXPIRATION`].
 ///
 /// Upstream counterpart: `ExpirationExtensionSeconds`.
 const EXTENDED_EXPIRATION: i64 = 365 * 24 * 60 * 60;
@@ -57,6 +57,21 @@ fn reference(object: &Object) -> Value {
     json!({"name": object.name(), "uid": object.uid()})
 }
 
+/// Returns the user name of a service account.
+pub(crate) fn make_username(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// Returns the groups of the service accounts of a namespace.
+pub(crate) fn make_group_names(namespace: &str) -> Vec<String> {
+    vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+}
+
+/// Returns namespace and name of the service account of a user name.
+pub(crate) fn split_username(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix("system:serviceaccount:")?.split_once(':')
+}
+
 impl ApiServer {
     /// Audiences of the API server.
     pub(crate) fn audiences(&self) -> &[String] {
@@ -73,9 +88,9 @@ impl ApiServer {
         request: &Value,
     ) -> Result<Value, ApiStatus> {
         let invalid = |name: &str, field: &str, value: Value, detail: &str| {
-            let (error_type, detail) = (ErrorType::Invalid, detail.to_owned());
-            let error = FieldError { field: field.to_owned(), error_type, value: Some(value), detail };
-            ApiStatus::invalid(KIND, GROUP, name, &[error])
+            let mut errors = Errors::default();
+            errors.invalid(&Path::new(field), value, detail);
+            ApiStatus::invalid(KIND, GROUP, name, &errors.0)
         };
         let given = |field| str_at(request, &["metadata", field]);
         let differs = |field, value| !given(field).is_empty() && given(field) != value;
@@ -90,7 +105,7 @@ impl ApiServer {
                 given("uid"),
                 account.uid()
             );
-            return Err(conflict(GROUP, KIND, name, &why));
+            return Err(ApiStatus::conflict_of_kind(GROUP, KIND, name, &why));
         }
         let expiration = i64_at(request, &["spec", "expirationSeconds"]).unwrap_or_default();
         let detail = match expiration {
@@ -130,7 +145,7 @@ impl ApiServer {
             "jti": new_uid(&*self.config.random),
             "kubernetes.io": private,
             "nbf": issued,
-            "sub": format!("system:serviceaccount:{namespace}:{name}"),
+            "sub": make_username(namespace, name),
         });
 
         let mut answer = request.clone();
@@ -199,7 +214,7 @@ impl ApiServer {
                 "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have \
                  been deleted and then recreated"
             );
-            return Err(conflict("", kind, name, &why));
+            return Err(ApiStatus::conflict_of_kind("", kind, name, &why));
         }
         private[kind.to_lowercase()] = reference(&object);
         Ok(())
@@ -291,24 +306,14 @@ impl ApiServer {
             add(&format!("{kind}-name"), str_at(private, &[kind, "name"]));
             add(&format!("{kind}-uid"), str_at(private, &[kind, "uid"]));
         }
-        let groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-        let user =
-            User::authenticated(format!("system:serviceaccount:{namespace}:{name}"), uid.to_owned(), groups);
+        let groups = make_group_names(namespace);
+        let user = User::authenticated(make_username(namespace, name), uid.to_owned(), groups);
         Ok(User { extra, ..user })
     }
 }
 
 fn strings(list: &[Value]) -> Vec<String> {
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// 409 for an object of another UID. As upstream, `kind` is used in place of the resource.
-fn conflict(group: &str, kind: &str, name: &str, why: &str) -> ApiStatus {
-    let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-    let message = format!("Operation cannot be fulfilled on {qualified} {name:?}: {why}");
-    let (name, group, kind) = (name.to_owned(), group.to_owned(), kind.to_owned());
-    let details = StatusDetails { name, group, kind, ..StatusDetails::default() };
-    ApiStatus { details: Some(Box::new(details)), ..ApiStatus::new(StatusReason::Conflict, message) }
 }
 
 /// Texts as `%q` of Go prints them.

@@ -209,6 +209,15 @@ impl ApiStatus {
         Self::for_object(StatusReason::Conflict, resource, name, message)
     }
 
+    /// 409 that names the kind in place of the resource, as upstream for preconditions.
+    pub(crate) fn conflict_of_kind(group: &str, kind: &str, name: &str, why: &str) -> Self {
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+        let (name, group, kind) = (name.to_owned(), group.to_owned(), kind.to_owned());
+        let details = StatusDetails { name, group, kind, ..StatusDetails::default() };
+        Self { details: Some(Box::new(details)), ..Self::new(StatusReason::Conflict, message) }
+    }
+
     /// 403 Forbidden.
     pub fn forbidden(resource: Resource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());

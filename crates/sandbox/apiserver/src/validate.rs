@@ -18,7 +18,7 @@ mod definition_schema;
 mod label_selector;
 mod metadata;
 pub(crate) mod names;
-mod path;
+pub(crate) mod path;
 mod plain;
 mod pod;
 mod pod_parts;

@@ -35,7 +35,7 @@ static VALIDATING: LazyLock<Option<Resource>> =
 /// Maximum duration of a request, as upstream (`requestTimeoutUpperBound`).
 const TIMEOUT: Duration = Duration::from_secs(34);
 
-/// Maximum number of answers that are kept. A write asks for up to two conversions, a mutation and a validation, and again for
+/// Maximum number of answers that are kept. A write requires up to two conversions, a mutation and a validation, and again for
 /// each generated name that exists.
 const MAX_ANSWERS: usize = 16;
 

@@ -9,6 +9,7 @@ use super::{WebhookConversion, validate, values};
 use crate::{
     ApiStatus, Object, Resource,
     admission::Admission,
+    apply,
     field_error::FieldError,
     json::{at, bool_at, i64_at, list_at, set, str_at},
     label_selector::LabelSelector,
@@ -406,15 +407,15 @@ impl Strategy for CustomVersion {
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         // Only the status changes, not even labels.
         let status = crate::json::remove(new, &["status"]);
-        let managed = crate::json::remove(new, &["metadata", "managedFields"]);
+        let managed = apply::take_managed_fields(new);
         *new = old.clone();
         crate::json::remove(new, &["status"]);
         if let Some(status) = status {
             set(new, &["status"], status);
         }
-        crate::json::remove(new, &["metadata", "managedFields"]);
+        apply::take_managed_fields(new);
         if let Some(managed) = managed {
-            set(new, &["metadata", "managedFields"], managed);
+            set(new, apply::MANAGED_FIELDS, managed);
         }
     }
 

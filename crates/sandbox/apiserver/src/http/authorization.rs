@@ -18,6 +18,7 @@ use crate::{
     ApiServer, ApiStatus, Object, Resource, StatusDetails, StatusReason, User,
     json::str_at,
     rbac::{self, Attributes, MASTERS, Policy},
+    service_account::split_username,
 };
 
 /// API group of roles and bindings.
@@ -122,7 +123,7 @@ pub(super) fn authorize_impersonation(
         ..Attributes::default()
     };
     let name = &impersonated.name;
-    let mut requests = vec![match user::service_account(name) {
+    let mut requests = vec![match split_username(name) {
         Some((namespace, account)) => {
             Attributes { namespace: namespace.to_owned(), ..request("serviceaccounts", account) }
         }

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     ApiStatus, FieldSelector, Object, Selection, WatchEvent, WatchStart, Watcher,
-    field_error::{ErrorType, FieldError},
     json::{at, bool_at, list_at, str_at},
+    validate::path::{Errors, Path},
 };
 
 /// Fields of a pod's spec with containers, and the fields of its status with their states.
@@ -47,11 +47,7 @@ struct LogOptions {
 
 impl LogOptions {
     fn parse(query: &Query, pod: &str, now: Timestamp) -> Result<Self, ApiStatus> {
-        let mut errors = Vec::new();
-        let mut error = |field: &str, error_type, value: Option<i64>, detail: &str| {
-            let (field, detail) = (field.to_owned(), detail.to_owned());
-            errors.push(FieldError { field, error_type, value: value.map(Value::from), detail });
-        };
+        let mut errors = Errors::default();
         let (tail, limit) = (query.number("tailLines")?, query.number("limitBytes")?);
         let seconds = query.number("sinceSeconds")?;
         let time = query.get("sinceTime").map(str::parse::<Timestamp>).transpose().map_err(|cause| {
@@ -60,23 +56,21 @@ impl LogOptions {
                 "parsing time {given:?} as \"2006-01-02T15:04:05Z07:00\": {cause}"
             ))
         })?;
-        if tail.is_some_and(|tail| tail < 0) {
-            error("tailLines", ErrorType::Invalid, tail, "must be greater than or equal to 0");
-        }
-        if limit.is_some_and(|limit| limit < 1) {
-            error("limitBytes", ErrorType::Invalid, limit, "must be greater than 0");
+        errors.not_negative(&Path::new("tailLines"), tail);
+        if let Some(limit) = limit.filter(|limit| *limit < 1) {
+            errors.invalid(&Path::new("limitBytes"), limit, "must be greater than 0");
         }
         if seconds.is_some() && time.is_some() {
             let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-            error("[]", ErrorType::Forbidden, None, detail);
-        } else if seconds.is_some_and(|seconds| seconds < 1) {
-            error("sinceSeconds", ErrorType::Invalid, seconds, "must be greater than 0");
+            errors.forbidden(&Path::new("[]"), detail);
+        } else if let Some(seconds) = seconds.filter(|seconds| *seconds < 1) {
+            errors.invalid(&Path::new("sinceSeconds"), seconds, "must be greater than 0");
         }
         if query.get("stream").is_some() {
-            error("stream", ErrorType::Forbidden, None, "may not be specified");
+            errors.forbidden(&Path::new("stream"), "may not be specified");
         }
-        if !errors.is_empty() {
-            return Err(ApiStatus::invalid("PodLogOptions", "", pod, &errors));
+        if !errors.0.is_empty() {
+            return Err(ApiStatus::invalid("PodLogOptions", "", pod, &errors.0));
         }
         let number = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
         let ago = |seconds| now.saturating_sub(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MIN);

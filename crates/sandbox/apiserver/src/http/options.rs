@@ -11,10 +11,10 @@ use crate::{
     ApiStatus, DeleteOptions, DeletionPropagation, FieldSelector, FieldValidation, LabelSelector,
     ListOptions, Preconditions, ResourceVersionMatch, Selection, SelectorError, StatusReason, WatchStart,
     WriteOptions,
-    field_error::{ErrorType, FieldError},
     json::{at, i64_at, list_at, set},
     store::check_continue,
     strict::DecodeError,
+    validate::path::{Errors, Path},
 };
 
 /// Options of a watch.
@@ -28,56 +28,43 @@ pub(super) struct WatchOptions {
     pub(super) timeout_seconds: Option<u64>,
 }
 
-fn field_error(field: &str, error_type: ErrorType, value: impl Into<Value>, detail: &str) -> FieldError {
-    FieldError { field: field.to_owned(), error_type, value: Some(value.into()), detail: detail.to_owned() }
-}
-
-fn forbidden(field: &str, why: &str) -> FieldError {
-    field_error(field, ErrorType::Forbidden, "", why)
-}
-
-fn unsupported(field: &str, value: impl Into<Value>, supported: &[&str]) -> FieldError {
-    let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-    let detail = format!("supported values: {}", supported.join(", "));
-    field_error(field, ErrorType::NotSupported, value, &detail)
-}
-
-fn check(kind: &str, errors: &[FieldError]) -> Result<(), ApiStatus> {
-    if errors.is_empty() { Ok(()) } else { Err(ApiStatus::invalid(kind, "meta.k8s.io", "", errors)) }
+fn check(kind: &str, errors: &Errors) -> Result<(), ApiStatus> {
+    if errors.0.is_empty() { Ok(()) } else { Err(ApiStatus::invalid(kind, "meta.k8s.io", "", &errors.0)) }
 }
 
 /// Parses the options of a create or update. `kind` is upstream's kind of options.
 pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, ApiStatus> {
-    checked_write_options(query, kind, Vec::new())
+    checked_write_options(query, kind, Errors::default())
 }
 
 /// Parses the options of a patch other than server-side apply.
 pub(super) fn patch_options(query: &Query) -> Result<WriteOptions, ApiStatus> {
-    let forced = query.flag("force").map(|_| forbidden("force", "may not be specified for non-apply patch"));
-    checked_write_options(query, "PatchOptions", forced.into_iter().collect())
+    let mut errors = Errors::default();
+    if query.flag("force").is_some() {
+        errors.forbidden(&Path::new("force"), "may not be specified for non-apply patch");
+    }
+    checked_write_options(query, "PatchOptions", errors)
 }
 
 /// Parses the options of a server-side apply: with `force`.
 pub(super) fn apply_options(query: &Query) -> Result<(WriteOptions, bool), ApiStatus> {
-    let required = || field_error("fieldManager", ErrorType::Required, "", "is required for apply patch");
-    let missing = query.get("fieldManager").is_none().then(required);
-    let options = checked_write_options(query, "PatchOptions", missing.into_iter().collect())?;
+    let mut errors = Errors::default();
+    if query.get("fieldManager").is_none() {
+        errors.required(&Path::new("fieldManager"), "is required for apply patch");
+    }
+    let options = checked_write_options(query, "PatchOptions", errors)?;
     Ok((options, query.flag("force").unwrap_or_default()))
 }
 
-fn checked_write_options(
-    query: &Query,
-    kind: &str,
-    mut errors: Vec<FieldError>,
-) -> Result<WriteOptions, ApiStatus> {
-    const MANAGER: &str = "fieldManager";
-    let manager = query.get(MANAGER).unwrap_or_default();
+fn checked_write_options(query: &Query, kind: &str, mut errors: Errors) -> Result<WriteOptions, ApiStatus> {
+    let manager = query.get("fieldManager").unwrap_or_default();
+    let path = Path::new("fieldManager");
     if manager.len() > 128 {
-        errors.push(field_error(MANAGER, ErrorType::TooLong, "", "may not be more than 128 bytes"));
+        errors.too_long(&path, 128);
     }
     for (position, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
         let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
-        errors.push(field_error(MANAGER, ErrorType::Invalid, manager, &detail));
+        errors.invalid(&path, manager, detail);
     }
     let dry_run = dry_run(&query.all("dryRun").collect::<Vec<_>>(), &mut errors);
     let field_validation = match query.get("fieldValidation") {
@@ -85,7 +72,7 @@ fn checked_write_options(
         Some("Ignore") => FieldValidation::Ignore,
         Some("Strict") => FieldValidation::Strict,
         Some(other) => {
-            errors.push(unsupported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]));
+            errors.not_supported(&Path::new("fieldValidation"), other, &["", "Ignore", "Strict", "Warn"]);
             FieldValidation::Warn
         }
     };
@@ -94,9 +81,9 @@ fn checked_write_options(
     Ok(WriteOptions { dry_run, field_manager, field_validation, user: None })
 }
 
-fn dry_run(values: &[&str], errors: &mut Vec<FieldError>) -> bool {
+fn dry_run(values: &[&str], errors: &mut Errors) -> bool {
     if values.iter().any(|value| *value != "All") {
-        errors.push(unsupported("dryRun", values, &["All"]));
+        errors.not_supported(&Path::new("dryRun"), values, &["All"]);
     }
     !values.is_empty()
 }
@@ -145,14 +132,14 @@ fn decode_delete_options(content: &Content) -> Result<Value, ApiStatus> {
 ///
 /// Upstream counterpart: `ValidateDeleteOptions`.
 fn checked_delete_options(object: &Value) -> Result<DeleteOptions, ApiStatus> {
-    const PROPAGATION: &str = "propagationPolicy";
+    let path = Path::new("propagationPolicy");
     let text = |path: &[&str]| at(object, path).and_then(Value::as_str).map(str::to_owned);
-    let policy = text(&[PROPAGATION]);
+    let policy = text(&["propagationPolicy"]);
     let orphan_dependents = at(object, &["orphanDependents"]).and_then(Value::as_bool);
-    let mut errors = Vec::new();
+    let mut errors = Errors::default();
     if let (Some(policy), Some(_)) = (&policy, orphan_dependents) {
         let detail = "orphanDependents and deletionPropagation cannot be both set";
-        errors.push(field_error(PROPAGATION, ErrorType::Invalid, policy.as_str(), detail));
+        errors.invalid(&path, policy.as_str(), detail);
     }
     let propagation = match policy.as_deref() {
         None => None,
@@ -160,7 +147,7 @@ fn checked_delete_options(object: &Value) -> Result<DeleteOptions, ApiStatus> {
         Some("Foreground") => Some(DeletionPropagation::Foreground),
         Some("Orphan") => Some(DeletionPropagation::Orphan),
         Some(other) => {
-            errors.push(unsupported(PROPAGATION, other, &["Foreground", "Background", "Orphan", "nil"]));
+            errors.not_supported(&path, other, &["Foreground", "Background", "Orphan", "nil"]);
             None
         }
     };
@@ -214,40 +201,40 @@ fn resource_version(query: &Query) -> Result<Option<u64>, ApiStatus> {
 ///
 /// Upstream counterpart: `ValidateListOptions`.
 pub(super) fn list_options(query: &Query, target: &Target) -> Result<ListOptions, ApiStatus> {
-    const MATCH: &str = "resourceVersionMatch";
+    let path = Path::new("resourceVersionMatch");
     query.number("timeoutSeconds")?;
     let limit = query.number("limit")?.unwrap_or_default().max(0);
     let (labels, fields) = selectors(query, target)?;
     let continue_token = query.get("continue").map(str::to_owned);
-    let mut errors = Vec::new();
-    let version_match = match query.get(MATCH) {
+    let mut errors = Errors::default();
+    let version_match = match query.get("resourceVersionMatch") {
         None => None,
         Some(given) => {
             if query.get("resourceVersion").is_none() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                errors.push(forbidden(MATCH, why));
+                errors.forbidden(&path, why);
             }
             if continue_token.is_some() {
-                errors.push(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+                errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
             }
             match given {
                 "NotOlderThan" => Some(ResourceVersionMatch::NotOlderThan),
                 "Exact" => {
                     if query.get("resourceVersion") == Some("0") {
                         let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                        errors.push(forbidden(MATCH, why));
+                        errors.forbidden(&path, why);
                     }
                     Some(ResourceVersionMatch::Exact)
                 }
                 other => {
-                    errors.push(unsupported(MATCH, other, &["Exact", "NotOlderThan", ""]));
+                    errors.not_supported(&path, other, &["Exact", "NotOlderThan", ""]);
                     None
                 }
             }
         }
     };
     if query.flag("sendInitialEvents").is_some() {
-        errors.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        errors.forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
     }
     check("ListOptions", &errors)?;
     let selection = Selection { labels, fields: fields? };
@@ -268,26 +255,26 @@ pub(super) fn list_options(query: &Query, target: &Target) -> Result<ListOptions
 
 /// Parses the options of a watch.
 pub(super) fn watch_options(query: &Query, target: &Target) -> Result<WatchOptions, ApiStatus> {
-    const MATCH: &str = "resourceVersionMatch";
+    let path = Path::new("resourceVersionMatch");
     let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
     let (labels, fields) = selectors(query, target)?;
     let send_initial = query.flag("sendInitialEvents");
-    let mut errors = Vec::new();
-    let given = query.get(MATCH);
+    let mut errors = Errors::default();
+    let given = query.get("resourceVersionMatch");
     if send_initial.is_some() && given != Some("NotOlderThan") {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        errors.push(forbidden(MATCH, why));
+        errors.forbidden(&path, why);
     }
     if let Some(given) = given {
         if send_initial.is_none() {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            errors.push(forbidden(MATCH, why));
+            errors.forbidden(&path, why);
         }
         if given != "NotOlderThan" {
-            errors.push(unsupported(MATCH, given, &["NotOlderThan"]));
+            errors.not_supported(&path, given, &["NotOlderThan"]);
         }
         if query.get("continue").is_some() {
-            errors.push(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+            errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
         }
     }
     check("ListOptions", &errors)?;

@@ -6,7 +6,10 @@ use http::{HeaderMap, HeaderValue, header, request::Parts};
 use serde_json::{Value, json};
 
 use super::{program::Users, query::percent_decode, route::Route};
-use crate::{ApiServer, ApiStatus, StatusReason};
+use crate::{
+    ApiServer, ApiStatus, StatusReason,
+    service_account::{make_group_names, split_username},
+};
 
 /// Further attributes of a user, by lower-case key.
 pub type UserExtra = BTreeMap<String, Vec<String>>;
@@ -170,11 +173,6 @@ fn impersonated_extra(headers: &HeaderMap) -> UserExtra {
     extra
 }
 
-/// Namespace and name of the service account of a user name.
-pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
-    user.strip_prefix("system:serviceaccount:")?.split_once(':')
-}
-
 /// Returns the user that a request impersonates, if it does.
 ///
 /// Upstream counterpart: `WithImpersonation`.
@@ -198,8 +196,8 @@ pub(super) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiStatu
     if name == anonymous.name {
         return Ok(Some(User { name, uid, groups, extra }.with_group(&anonymous.groups[0])));
     }
-    if let Some((namespace, _)) = service_account(&name).filter(|_| groups.is_empty()) {
-        groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    if let Some((namespace, _)) = split_username(&name).filter(|_| groups.is_empty()) {
+        groups = make_group_names(namespace);
     }
     Ok(Some(User { extra, ..User::authenticated(name, uid, groups) }))
 }

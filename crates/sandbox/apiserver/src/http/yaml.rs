@@ -11,7 +11,7 @@ use super::{media, response::ApiResponse};
 /// Number of items that are converted before other requests are served.
 const BATCH: usize = 64;
 
-/// List whose items are converted one by one.
+/// List with encoded items, so that only one of them is decoded at a time.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct List<'a> {

@@ -83,10 +83,7 @@ fn check_config(
     config: &Value,
     validation: FieldValidation,
 ) -> Result<Vec<String>, ApiStatus> {
-    if at(config, &["metadata", "managedFields"])
-        .and_then(Value::as_array)
-        .is_some_and(|list| !list.is_empty())
-    {
+    if at(config, apply::MANAGED_FIELDS).and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
         return Err(ApiStatus::bad_request("metadata.managedFields must be nil"));
     }
     let api_version = match served_version {

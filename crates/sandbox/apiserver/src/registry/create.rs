@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::{
     Registry, Written, admission, check_address, check_size, deduplicate_owners, definitions,
     drop_server_fields,
-    modify::{MANAGED_FIELDS, ManagedFieldsOperation, restore_managed_fields},
+    modify::{ManagedFieldsOperation, restore_managed_fields},
     quota,
 };
 use crate::{
     ApiStatus, Object, Resource, StatusReason, WriteOptions,
     admission::{Admission, Operation},
-    apply,
+    apply::{self, MANAGED_FIELDS},
     json::{remove, set, str_at},
     kind::Kind,
     resource::ServedVersion,

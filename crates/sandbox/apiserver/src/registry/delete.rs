@@ -114,16 +114,8 @@ impl Registry {
 }
 
 fn check_preconditions(resource: Resource, old: &Object, options: &DeleteOptions) -> Result<(), ApiStatus> {
-    let (kind, group) = (resource.kind(), resource.group());
-    let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-    let conflict = |why: String| {
-        let mut error = ApiStatus::conflict_on(&qualified, resource, old.name(), why);
-        // Upstream reports the kind here.
-        if let Some(details) = &mut error.details {
-            resource.kind().clone_into(&mut details.kind);
-        }
-        error
-    };
+    let conflict =
+        |why: String| ApiStatus::conflict_of_kind(resource.group(), resource.kind(), old.name(), &why);
     let given = &options.preconditions;
     if let Some(uid) = given.uid.as_deref().filter(|uid| *uid != old.uid()) {
         return Err(conflict(format!(

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, Subresource, WriteOptions,
     admission::{Admission, Operation},
-    apply::{self, Writer},
+    apply::{self, MANAGED_FIELDS, Writer},
     json::{at, copy, list_at, remove, set, str_at},
     kind::Kind,
     patch,
@@ -85,7 +85,6 @@ impl ManagedFieldsOperation {
 /// Field manager of writes within the process that have none.
 const UNKNOWN_MANAGER: &str = "unknown";
 const CONDITIONS: &[&str] = &["status", "conditions"];
-pub(super) const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
 /// Part of an object that a request writes.
 #[derive(Clone, Copy)]
