@@ -176,6 +176,9 @@ fn drop_server_fields(object: &mut Value) {
 /// Removes all but the first of several references to the same owner. Returns a warning if there are any.
 fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = list_at(object, &["metadata", "ownerReferences"]);
+    if owners.len() < 2 {
+        return None;
+    }
     let mut seen = BTreeSet::new();
     let mut repeated: Vec<&str> = Vec::new();
     let mut kept: Vec<Value> = Vec::new();

@@ -312,13 +312,13 @@ impl Exchange {
         let route = route.map_err(ApiStatus::clone)?;
         // Cloning shares the bytes.
         let content = content.clone()?;
-        // Some updates and patches create the object.
-        let may_create = |attributes: &Attributes| {
-            let attributes = Attributes { verb: "create".to_owned(), ..attributes.clone() };
-            authorization::authorize(self.server(), user, &attributes)
-        };
-        let creating = attributes.as_ref().filter(|_| [Method::PUT, Method::PATCH].contains(&parts.method));
-        let creation_refused = creating.and_then(|attributes| may_create(attributes).err());
+        let creation_refused = attributes
+            .as_ref()
+            .filter(|_| verbs::may_create(&parts.method, route, &content))
+            .and_then(|attributes| {
+                let attributes = Attributes { verb: "create".to_owned(), ..attributes.clone() };
+                authorization::authorize(self.server(), user, &attributes).err()
+            });
         let caller = Caller {
             user,
             program: &self.service.program,

@@ -18,7 +18,7 @@ use super::{
     query::Query,
     response::{self, ApiResponse},
     reviews::Caller,
-    route::Target,
+    route::{Route, Target},
     view::View,
     watch::watch,
 };
@@ -461,6 +461,16 @@ impl ResourceRequest<'_> {
         }
         let kind = str_at(body, &["kind"]);
         Err(ApiStatus::bad_request(format!("name in URL does not match name in {kind} object")))
+    }
+}
+
+/// `true` if an update or patch creates an object that does not exist.
+pub(super) fn may_create(method: &Method, route: &Route, content: &Content) -> bool {
+    let Route::Object(target) = route else { return false };
+    match *method {
+        Method::PUT => target.kind.strategy().allows_create_on_update(),
+        Method::PATCH => is_apply(&content.content_type),
+        _ => false,
     }
 }
 

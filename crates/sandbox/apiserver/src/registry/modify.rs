@@ -187,24 +187,30 @@ impl Registry {
     ) -> Result<(Written, bool), ApiStatus> {
         let WriteTarget { kind, namespace, name, scope, admission, creation_refused } = target;
         check_address(kind, namespace, Some(name), &mut object)?;
-        if kind.strategy().allows_create_on_update() && self.is_missing(kind.resource, namespace, name) {
-            let mut object = object.clone();
-            check_uid(kind, name, &object, None)?;
-            creation_refused.cloned().map_or(Ok(()), Err)?;
-            remove(&mut object, &["metadata", "resourceVersion"]);
-            match self.create(kind, served_version, namespace, object, options, admission) {
-                // Created concurrently.
-                Err(error) if error.is_already_exists() => {}
-                created => return created.map(|created| (created, true)),
-            }
-        }
         kind.apply_defaults(&mut object);
         let operation = ManagedFieldsOperation::Update { subresource: scope.subresource(), served_version };
-        let written = self.modify(target, operation, options, |old, _| {
-            check_uid(kind, name, &object, Some(old))?;
-            Ok((object.clone(), Vec::new()))
-        })?;
-        Ok((written, false))
+        let modify = || {
+            self.modify(target, operation, options, |old, _| {
+                check_uid(kind, name, &object, Some(old))?;
+                Ok((object.clone(), Vec::new()))
+            })
+        };
+        match modify() {
+            Err(error)
+                if error.is_not_found()
+                    && kind.strategy().allows_create_on_update()
+                    && self.is_missing(kind.resource, namespace, name) => {}
+            written => return written.map(|written| (written, false)),
+        }
+        check_uid(kind, name, &object, None)?;
+        creation_refused.cloned().map_or(Ok(()), Err)?;
+        let mut created = object.clone();
+        remove(&mut created, &["metadata", "resourceVersion"]);
+        match self.create(kind, served_version, namespace, created, options, admission) {
+            // Created concurrently.
+            Err(error) if error.is_already_exists() => modify().map(|written| (written, false)),
+            created => created.map(|created| (created, true)),
+        }
     }
 
     pub(super) fn is_missing(&self, resource: Resource, namespace: &str, name: &str) -> bool {

@@ -96,11 +96,15 @@ fn namespace(metadata: &Value, naming: &Naming, errors: &mut Errors) {
 pub(super) fn update(object: &Value, old: &Value, is_built_in: bool, errors: &mut Errors) {
     let (new, old) = (get(object, "metadata"), get(old, "metadata"));
     errors.not_negative(&METADATA.child("generation"), integer(new, "generation"));
-    common(new, &METADATA, errors);
+    let mut of_both = Errors::default();
+    common(new, &METADATA, &mut of_both);
+    errors.0.extend(of_both.0.iter().cloned());
     finalizers(new, &METADATA, errors);
-    for _ in ["rest.BeforeUpdate", "the strategy"] {
-        changes(new, old, errors);
-    }
+    let mut changes_and_values = Errors::default();
+    changes(new, old, &mut changes_and_values);
+    changes_and_values.0.append(&mut of_both.0);
+    errors.0.extend(changes_and_values.0.iter().cloned());
+    errors.0.append(&mut changes_and_values.0);
     if is_built_in {
         built_in_finalizers(object, errors);
     }
@@ -108,7 +112,7 @@ pub(super) fn update(object: &Value, old: &Value, is_built_in: bool, errors: &mu
 
 /// Validates the changes of metadata.
 ///
-/// Upstream counterpart: `ValidateObjectMetaAccessorUpdate`.
+/// Upstream counterpart: `ValidateObjectMetaAccessorUpdate`, which validates the values as well.
 fn changes(new: &Value, old: &Value, errors: &mut Errors) {
     if given(old, "deletionTimestamp").is_some() {
         let before: BTreeSet<&str> = texts(old, "finalizers").collect();
@@ -131,7 +135,6 @@ fn changes(new: &Value, old: &Value, errors: &mut Errors) {
     {
         errors.immutable(&METADATA.child(field), get(new, field), get(old, field));
     }
-    common(new, &METADATA, errors);
 }
 
 /// Validates metadata on create and update, and in pod templates.
@@ -206,7 +209,7 @@ fn owners(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream counterpart: `validateKubeFinalizerName`.
 fn built_in_finalizers(object: &Value, errors: &mut Errors) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-    /// Groups whose validation does not have this rule.
+    /// Groups without this rule.
     const WITHOUT_RULE: [&str; 6] = [
         "admissionregistration.k8s.io/",
         "apiextensions.k8s.io/",
