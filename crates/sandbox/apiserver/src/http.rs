@@ -38,7 +38,7 @@ mod yaml;
 pub use audit_event::{AuditEvent, AuditSink, ObjectReference};
 pub use fault::{Fault, FaultError};
 pub use faults::{FaultHandle, Faults};
-pub use program::{BoxFuture, Pages, Program, Table, Tables, Users, WriteGate};
+pub use program::{BoxFuture, Connection, Pages, Program, Table, Tables, Users, WriteGate};
 pub use response::ApiBody;
 pub use service::{ApiService, BrokenConnection};
 pub use user::{User, UserExtra};

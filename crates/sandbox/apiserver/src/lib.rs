@@ -64,6 +64,8 @@ pub mod defaults;
 pub mod http;
 // Hidden modules and types are shared with `kcm-sandbox-server`.
 #[doc(hidden)]
+pub mod containers;
+#[doc(hidden)]
 pub mod json;
 pub mod patch;
 pub mod protobuf;
@@ -96,8 +98,8 @@ mod subresource;
 mod webhook;
 
 pub use http::{
-    ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Fault, FaultError, FaultHandle,
-    Faults, ObjectReference, Pages, Program, Table, Tables, User, UserExtra, Users, WriteGate,
+    ApiBody, ApiService, AuditEvent, AuditSink, BoxFuture, BrokenConnection, Connection, Fault, FaultError,
+    FaultHandle, Faults, ObjectReference, Pages, Program, Table, Tables, User, UserExtra, Users, WriteGate,
 };
 #[doc(hidden)]
 pub use json_path::JsonPath;

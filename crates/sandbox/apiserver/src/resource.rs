@@ -142,7 +142,8 @@ macro_rules! api_version {
 }
 
 use Subresource::{
-    Binding, EphemeralContainers, Eviction, Finalize, Log, Proxy, Resize, Scale, Status, Token,
+    Attach, Binding, EphemeralContainers, Eviction, Exec, Finalize, Log, PortForward, Proxy, Resize, Scale,
+    Status, Token,
 };
 
 resources! {
@@ -167,7 +168,9 @@ resources! {
         names: "pods", "pod", ["po"],
         namespaced: true,
         categories: ["all"],
-        subresources: [Binding, EphemeralContainers, Eviction, Log, Proxy, Resize, Status],
+        subresources: [
+            Attach, Binding, EphemeralContainers, Eviction, Exec, Log, PortForward, Proxy, Resize, Status,
+        ],
         strategy: strategy::pod::Pod,
     }
     /// `v1` Events, also served as `events.k8s.io/v1`.

@@ -187,8 +187,8 @@ impl ApiServer {
     }
 
     /// Clock of the server.
-    pub fn clock(&self) -> &dyn Clock {
-        &*self.config.clock
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.config.clock
     }
 
     /// Calls of webhooks. `None` without a client.

@@ -1,7 +1,7 @@
 //! HTTP server of the sandbox: the parts of the API server that only a program needs.
 //!
 //! [`HttpServer`] serves an [`ApiServer`] of `kcm-apiserver` on a socket, over HTTP/1.1, HTTP/2 and TLS. Clients take
-//! turns. It adds tables for `kubectl get`, OpenAPI documents, the subresource `proxy`, bearer [`Tokens`] and a web page.
+//! turns. It adds tables for `kubectl get`, OpenAPI documents, the subresources of connections to pods, bearer [`Tokens`] and a web page.
 //! [`open`] stores the objects in a directory, [`AuditLog`] writes a file. With the feature `webhooks`, `HttpsWebhooks` calls
 //! admission and conversion webhooks.
 //!
@@ -17,6 +17,8 @@ mod pages;
 mod pod_servers;
 mod proxy;
 mod serve;
+mod shell;
+mod streams;
 mod table;
 mod tokens;
 mod ui;
@@ -52,7 +54,8 @@ pub struct HttpServer {
     pub tokens: Option<Tokens>,
     /// Paths below `/ui/` and `/debug/`.
     pub extension: Option<Extension>,
-    /// Server of the pods' ports, reached by the subresource `proxy`. `None` responds with 501.
+    /// Server of the pods' ports, reached by the subresources `proxy` and `portforward`. With `None`, there are no
+    /// containers: these, `exec` and `attach` respond with 501.
     pub pod_server: Option<PodServer>,
     /// Certificate. It should offer `h2` and `http/1.1` by ALPN. `None` serves without TLS.
     pub tls: Option<Arc<rustls::ServerConfig>>,

@@ -1,12 +1,12 @@
-//! Paths outside of the API: web page, OpenAPI, the subresource `proxy`, and those of the program around the server.
+//! Paths outside of the API: web page, OpenAPI, connections to pods, and those of the program around the server.
 
 use std::{future::ready, sync::Arc};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use kcm_apiserver::{ApiServer, ApiStatus, BoxFuture, Pages, http::response};
+use kcm_apiserver::{ApiServer, ApiStatus, BoxFuture, Connection, Pages, http::response};
 
-use crate::{PodServer, open_api::OpenApi, proxy, ui};
+use crate::{PodServer, open_api::OpenApi, proxy, streams, ui};
 
 /// Serves paths below `/ui/` and `/debug/`. `None` responds with 404.
 ///
@@ -44,6 +44,9 @@ pub(crate) fn pages(
                         response.await.ok_or_else(ApiStatus::unknown_path)?;
                     Ok(response::json_text(status, body))
                 }));
+            }
+            _ if request.extensions().get::<Connection>().is_some() => {
+                streams::connect(&server, pod_server.as_ref()?, request)
             }
             _ => proxy::proxy(&server, pod_server.as_ref()?, &request),
         };

@@ -5,7 +5,8 @@
 //! | `agnhost serve-hostname` | name of the pod |
 //! | `agnhost netexec` | name of the pod for `/hostname`, the parameter `msg` for `/echo`, `ok` for `/healthz` |
 //! | `agnhost porter` | value of the container's environment variable `SERVE_PORT_<port>` |
-//! | `httpd`, `nginx` | a line with the name of the pod |
+//! | `httpd` | a line with the name of the pod |
+//! | `nginx` | for `/`, nginx' heading and the name of the pod |
 //! | `nautilus` | `{"image": "nautilus.jpg"}` for `/data.json` |
 
 use kcm_apiserver::json::str_at;
@@ -19,7 +20,8 @@ enum Server {
     ServeHostname,
     Netexec,
     Porter,
-    Web,
+    Httpd,
+    Nginx,
     Nautilus,
 }
 
@@ -42,7 +44,8 @@ impl Server {
         let name = image.rsplit('/').next().unwrap_or_default();
         let name = name.split([':', '@']).next().unwrap_or_default();
         match name {
-            "httpd" | "nginx" => Some(Self::Web),
+            "httpd" => Some(Self::Httpd),
+            "nginx" => Some(Self::Nginx),
             "nautilus" => Some(Self::Nautilus),
             "agnhost" => arguments(container).find_map(|argument| match argument {
                 "serve-hostname" => Some(Self::ServeHostname),
@@ -68,7 +71,7 @@ impl Server {
             Self::ServeHostname => Some(flag("--port=").unwrap_or(9376)),
             Self::Netexec => Some(flag("--http-port=").unwrap_or(8080)),
             Self::Porter => None,
-            Self::Web | Self::Nautilus => Some(80),
+            Self::Httpd | Self::Nginx | Self::Nautilus => Some(80),
         }
     }
 
@@ -76,7 +79,11 @@ impl Server {
         let pod = request.pod.name();
         match self {
             Self::ServeHostname => text(200, pod),
-            Self::Web => text(200, &format!("Simulated response of pod {pod}\n")),
+            Self::Httpd => text(200, &format!("Simulated response of pod {pod}\n")),
+            Self::Nginx if request.path == "/" => {
+                text(200, &format!("<h1>Welcome to nginx!</h1>\nSimulated response of pod {pod}\n"))
+            }
+            Self::Nginx => text(404, "404 Not Found\n"),
             Self::Nautilus if request.path == "/data.json" => text(200, r#"{"image": "nautilus.jpg"}"#),
             Self::Nautilus => text(404, "404 page not found\n"),
             Self::Porter => {
@@ -139,7 +146,7 @@ mod tests {
             case("agnhost", &["netexec", "--http-port=81"], 81, "/hostName", Some("p")),
             case("agnhost", &["netexec"], 8080, "/echo?msg=a+b", Some("a b")),
             case("agnhost", &["porter"], 7777, "/", Some("answer")),
-            case("localhost:5000/nginx@sha256:1", &[], 80, "/", Some("Simulated response of pod p\n")),
+            case("localhost:5000/nginx@sha256:1", &[], 80, "/foo", Some("404 Not Found\n")),
             case("httpd:2.4", &[], 80, "/", Some("Simulated response of pod p\n")),
             case("nautilus:1.7", &[], 80, "/data.json", Some(r#"{"image": "nautilus.jpg"}"#)),
             case("busybox", &[], 80, "/", None),

@@ -116,7 +116,9 @@ async fn accept(server: HttpServer, listener: TcpListener, shutdown: Cancellatio
         let spawner = requests.clone();
         let gate = writes.clone().map(|queue| write_gate(queue, requests.flow().clone()));
         let flow = requests.flow().clone();
-        let socket = Socket { service: service.clone(), watches: watches.clone(), flow, gate, checks_origin };
+        let streams = requests.clone();
+        let socket =
+            Socket { service: service.clone(), watches: watches.clone(), flow, streams, gate, checks_origin };
         // Created before the handshake, so that a shutdown waits for accepted connections.
         let watcher = connections.watcher();
         let (tls, users) = (tls.clone(), server.certificate_users.clone());
@@ -165,7 +167,7 @@ where
     let mut builder = auto::Builder::new(requests);
     builder.http1().timer(TokioTimer::new());
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(max_streams);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     watcher.watch(connection.into_owned()).await
 }
 
@@ -182,13 +184,14 @@ struct Socket {
     service: ApiService,
     watches: CancellationToken,
     flow: Flow,
+    streams: Spawner,
     gate: Option<WriteGate>,
     checks_origin: bool,
 }
 
 impl Socket {
     /// Wraps the service for requests from the connection: assigns the connection to its client, checks the origin, and passes
-    /// the shutdown token, the gate of writes and the user of the client certificate.
+    /// the shutdown token, the spawner of streams, the gate of writes and the user of the client certificate.
     fn into_service(
         self,
         user: Option<User>,
@@ -201,7 +204,7 @@ impl Socket {
     + 'static {
         service_fn(move |mut request: Request<Incoming>| {
             let (service, watches, gate) = (self.service.clone(), self.watches.clone(), self.gate.clone());
-            let user = user.clone();
+            let (user, streams) = (user.clone(), self.streams.clone());
             let is_assigned = self.flow.assign(&request);
             let checks_origin = self.checks_origin;
             async move {
@@ -213,6 +216,7 @@ impl Socket {
                     return Ok(response::failure(&status));
                 }
                 request.extensions_mut().insert(watches);
+                request.extensions_mut().insert(streams);
                 if let Some(gate) = gate {
                     request.extensions_mut().insert(gate);
                 }

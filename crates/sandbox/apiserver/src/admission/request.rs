@@ -342,10 +342,10 @@ impl<'a> Admission<'a> {
 
     /// `true` if the objects of the request are those of the resource, not those of a subresource.
     pub(crate) fn has_versions(&self) -> bool {
-        !matches!(
-            self.request.subresource,
-            Some(Subresource::Binding | Subresource::Eviction | Subresource::Proxy | Subresource::Scale)
-        )
+        self.request.subresource.is_none_or(|part| {
+            !matches!(part, Subresource::Binding | Subresource::Eviction | Subresource::Scale)
+                && part.connect_options("").is_none()
+        })
     }
 
     fn subject(
@@ -437,12 +437,8 @@ impl<'a> Admission<'a> {
             Subresource::Scale => ("autoscaling", "v1", "Scale"),
             Subresource::Binding => ("", "v1", "Binding"),
             Subresource::Eviction => ("policy", "v1", "Eviction"),
-            Subresource::Proxy if self.request.kind.resource == Resource::SERVICES => {
-                ("", "v1", "ServiceProxyOptions")
-            }
-            Subresource::Proxy => ("", "v1", "PodProxyOptions"),
             Subresource::Token => ("authentication.k8s.io", "v1", "TokenRequest"),
-            _ => return None,
+            part => ("", "v1", part.connect_options(self.request.kind.name())?),
         };
         Some(GroupVersionKind { group, version, kind })
     }

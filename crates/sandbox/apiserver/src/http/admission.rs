@@ -1,12 +1,16 @@
 //! Requests whose writes policies and webhooks admit, or whose objects a webhook converts.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    num::{IntErrorKind, ParseIntError},
+    sync::Arc,
+};
 
 use serde_json::{Map, Value, json};
 
-use super::{reviews::Caller, route::Target, seat::Seat, verbs::ResourceRequest};
+use super::{query::Query, reviews::Caller, route::Target, seat::Seat, verbs::ResourceRequest};
 use crate::{
-    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, Object, Resource,
+    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, Object, Subresource,
     admission::{Admission, AdmittedRequest, Operation},
     kind::Kind,
     webhook::Webhooks,
@@ -90,14 +94,62 @@ impl ResourceRequest<'_> {
     }
 }
 
-/// Admits a connection to `path` of a pod or a Service.
+/// Returns the options of a connection to a pod or a Service.
+///
+/// # Errors
+///
+/// 400 if a port is invalid.
+pub(super) fn options_of_connection(target: &Target, query: &Query, path: &str) -> Result<Value, ApiStatus> {
+    let kind = target.subresource.and_then(|part| part.connect_options(target.kind.name()));
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    match target.subresource {
+        Some(Subresource::Exec | Subresource::Attach) => {
+            for name in
+                ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|name| query.flag(name) == Some(true))
+            {
+                options[name] = true.into();
+            }
+            if let Some(container) = query.get("container") {
+                options["container"] = container.into();
+            }
+            let command: Vec<&str> = query.all("command").collect();
+            if !command.is_empty() && target.subresource == Some(Subresource::Exec) {
+                options["command"] = command.into();
+            }
+        }
+        Some(Subresource::PortForward) => {
+            let mut ports: Vec<u16> = Vec::new();
+            for port in query.all("ports").flat_map(|ports| ports.split(',')) {
+                ports.push(port.parse().map_err(|error: ParseIntError| {
+                    let error = match error.kind() {
+                        IntErrorKind::PosOverflow => "value out of range",
+                        _ => "invalid syntax",
+                    };
+                    let message = format!("strconv.ParseUint: parsing {port:?}: {error}");
+                    ApiStatus::bad_request(format!("cannot convert to []int32: {message}"))
+                })?);
+            }
+            if !ports.is_empty() {
+                options["ports"] = ports.into();
+            }
+        }
+        _ => {
+            if let Some((_, path)) = path.split_once("/proxy/") {
+                options["path"] = format!("/{path}").into();
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Admits a connection to a pod or a Service. Returns its options, which webhooks may change.
 pub(super) async fn admit_connection(
     server: &ApiServer,
     target: &Target,
     caller: Caller<'_>,
-    path: &str,
-) -> Result<(), ApiStatus> {
-    let Some(seat) = caller.seat else { return Ok(()) };
+    options: Value,
+) -> Result<Value, ApiStatus> {
+    let Some(seat) = caller.seat else { return Ok(options) };
     let request = AdmittedRequest {
         kind: &target.kind,
         served_version: None,
@@ -108,14 +160,9 @@ pub(super) async fn admit_connection(
         dry_run: false,
         is_collection: false,
     };
-    let Some(admission) = Admission::new(server, request) else { return Ok(()) };
-    let kind = if target.resource() == Resource::PODS { "PodProxyOptions" } else { "ServiceProxyOptions" };
-    let mut options = json!({"kind": kind, "apiVersion": "v1"});
-    if let Some((_, path)) = path.split_once("/proxy/") {
-        options["path"] = format!("/{path}").into();
-    }
+    let Some(admission) = Admission::new(server, request) else { return Ok(options) };
     let admit = || admission.admit(Operation::Connect, target.name(), options.clone());
-    repeat(&admission, seat, admit).await.map(drop)
+    repeat(&admission, seat, admit).await
 }
 
 /// Calls `write` until no answer of a webhook is missing.

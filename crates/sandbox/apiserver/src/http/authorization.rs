@@ -89,7 +89,7 @@ pub(super) fn authorize(server: &ApiServer, user: &User, request: &Attributes) -
 }
 
 /// 403 for a resource, or with an empty one for a path.
-fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> ApiStatus {
+pub(super) fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> ApiStatus {
     let qualified = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
     let message = match (resource, name) {
         ("", _) => format!("forbidden: {why}"),

@@ -317,11 +317,6 @@ fn custom_entry(custom: &CustomResource, version: &Arc<CustomVersion>) -> Served
 /// Verbs of the subresource `proxy`.
 const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
 
-/// Kind of the subresource `proxy`.
-fn proxy_options(definition: &Definition) -> &'static str {
-    if definition.kind == "Service" { "ServiceProxyOptions" } else { "PodProxyOptions" }
-}
-
 fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> ServedResource {
     let part = |part: &Subresource| {
         let (group, version, kind, verbs): (_, _, _, &'static [&'static str]) = match part {
@@ -335,7 +330,10 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
             Subresource::Eviction => ("policy", "v1", "Eviction", &["create"]),
             Subresource::Finalize => (group, version, definition.kind, &["update"]),
             Subresource::Log => (group, version, definition.kind, &["get"]),
-            Subresource::Proxy => (group, version, proxy_options(definition), PROXY_VERBS),
+            Subresource::Attach | Subresource::Exec | Subresource::PortForward | Subresource::Proxy => {
+                let verbs = if part.is_stream() { &["create", "get"] } else { PROXY_VERBS };
+                (group, version, part.connect_options(definition.kind).unwrap_or_default(), verbs)
+            }
             Subresource::Token => ("authentication.k8s.io", "v1", "TokenRequest", &["create"]),
         };
         SubresourceEntry { name: part.name(), group, version: version.to_owned(), kind, verbs }

@@ -20,16 +20,10 @@ use super::{
 };
 use crate::{
     ApiStatus, FieldSelector, Object, Selection, WatchEvent, WatchStart, Watcher,
-    json::{at, bool_at, list_at, str_at},
+    containers::{container_of, is_running, status_of},
+    json::{at, bool_at, str_at},
     validate::path::{Errors, Path},
 };
-
-/// Fields of a pod's spec with containers, and the fields of its status with their states.
-const CONTAINERS: [(&str, &str); 3] = [
-    ("initContainers", "initContainerStatuses"),
-    ("containers", "containerStatuses"),
-    ("ephemeralContainers", "ephemeralContainerStatuses"),
-];
 
 /// Upstream counterpart: `PodLogOptions`.
 #[derive(Debug, Default)]
@@ -170,38 +164,6 @@ impl Follow {
             }
         }
     }
-}
-
-/// Returns the container of a log.
-///
-/// Upstream counterpart: `validateContainer`.
-fn container_of<'a>(pod: &'a Object, given: Option<&'a str>) -> Result<&'a str, ApiStatus> {
-    let names = |list| list_at(pod.value(), &["spec", list]).iter().map(|one| str_at(one, &["name"]));
-    let mut all = CONTAINERS.iter().flat_map(|(list, _)| names(list));
-    let name = pod.name();
-    if let Some(given) = given {
-        let invalid = || ApiStatus::bad_request(format!("container {given} is not valid for pod {name}"));
-        return all.find(|known| *known == given).ok_or_else(invalid);
-    }
-    match names("containers").collect::<Vec<_>>().as_slice() {
-        [only] => Ok(*only),
-        _ => {
-            let choices: Vec<&str> = all.collect();
-            Err(ApiStatus::bad_request(format!(
-                "a container name must be specified for pod {name}, choose one of: [{}]",
-                choices.join(" ")
-            )))
-        }
-    }
-}
-
-fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
-    let statuses = CONTAINERS.iter().flat_map(|(_, list)| list_at(pod.value(), &["status", list]));
-    statuses.into_iter().find(|status| str_at(status, &["name"]) == container)
-}
-
-fn is_running(pod: &Object, container: &str) -> bool {
-    status_of(pod, container).is_some_and(|status| at(status, &["state", "running"]).is_some())
 }
 
 /// Returns the time at which the container, or its previous run, started.

@@ -8,15 +8,28 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{response::ApiBody, user::User};
-use crate::ApiStatus;
+use crate::{ApiStatus, Subresource};
 
 /// Future of type `T`, as service and program exchange it.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Serves `/` and the paths that are no part of the API: below `/ui`, `/debug` and `/openapi`, and the subresource
-/// `proxy`. `None` leaves the request to the API server, which responds with 404 except for `/`.
+/// Serves `/` and the paths that are no part of the API: below `/ui`, `/debug` and `/openapi`, and the subresources
+/// `proxy`, `exec`, `attach` and `portforward`. `None` leaves the request to the API server, which responds with 404 except for `/`.
 pub type Pages =
     Arc<dyn Fn(Request<Bytes>) -> Option<BoxFuture<Result<Response<ApiBody>, ApiStatus>>> + Send + Sync>;
+
+/// Connection to a pod that is upgraded to streams. An extension of the request that [`Pages`] receive.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// `Exec`, `Attach` or `PortForward`.
+    pub subresource: Subresource,
+    /// `PodExecOptions`, `PodAttachOptions` or `PodPortForwardOptions`.
+    pub options: Value,
+}
 
 /// Returns the user of a bearer token.
 pub type Users = Arc<dyn Fn(&str) -> Option<User> + Send + Sync>;

@@ -60,6 +60,16 @@ impl Target {
         self.kind.resource
     }
 
+    /// `true` for a connection to a pod or a Service.
+    pub(super) fn is_connection(&self) -> bool {
+        self.subresource.is_some_and(|part| part.connect_options(self.kind.name()).is_some())
+    }
+
+    /// `true` for a connection whose request is upgraded to streams.
+    pub(super) fn is_stream(&self) -> bool {
+        self.subresource.is_some_and(Subresource::is_stream)
+    }
+
     /// Name of the object, or `""`.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
@@ -144,9 +154,6 @@ const HEALTH: [(&str, &[&str]); 3] = [
     ("readyz", &["ping", "log", "etcd", "etcd-readiness", "informer-sync", "shutdown"]),
 ];
 
-/// Upstream's subresources of pods that are not implemented.
-const NOT_IMPLEMENTED: [&str; 3] = ["attach", "exec", "portforward"];
-
 impl Route {
     /// Parses a path. `custom` is called for paths that are not of a built-in resource.
     pub(super) fn parse(
@@ -178,7 +185,7 @@ impl Route {
     pub(super) fn is_of_program(&self) -> bool {
         match self {
             Self::Root | Self::Page | Self::Extension => true,
-            Self::Object(target) => target.subresource == Some(Subresource::Proxy),
+            Self::Object(target) => target.is_connection(),
             _ => false,
         }
     }
@@ -249,9 +256,6 @@ fn parse_in_group_version(
     let (name, subresource) = match rest {
         [] => (None, None),
         [name] => (Some(*name), None),
-        [_, part, ..] if resource == Resource::PODS && NOT_IMPLEMENTED.contains(part) => {
-            return Err(ApiStatus::not_implemented(&format!("pods/{part}")));
-        }
         [name, "proxy", ..] if kind.has(Subresource::Proxy) => (Some(*name), Some(Subresource::Proxy)),
         [name, part @ ..] => {
             let known = Subresource::ALL.into_iter().find(|known| part == [known.name()] && kind.has(*known));
@@ -344,6 +348,7 @@ mod tests {
             "/api/v1/namespaces/a/nodes",
             "/api/v1/namespaces/a/pods/web/scale",
             "/api/v1/namespaces/a/pods/web/status/x",
+            "/api/v1/namespaces/a/pods/web/exec/x",
             "/apis/authorization.k8s.io/v1/localsubjectaccessreviews",
         ] {
             assert_eq!(parse(path).unwrap_err().reason, StatusReason::NotFound, "{path}");
@@ -353,7 +358,5 @@ mod tests {
         {
             assert_eq!(parse(path), Ok(Route::Unknown), "{path}");
         }
-        let exec = parse("/api/v1/namespaces/a/pods/web/exec").unwrap_err();
-        assert_eq!(exec.reason, StatusReason::NotImplemented);
     }
 }

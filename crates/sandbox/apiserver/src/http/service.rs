@@ -25,7 +25,7 @@ use super::{
     fault::{self, FaultAction, FaultDecision, Read},
     freshness,
     media::{negotiate_object, prefers_yaml},
-    program::{Program, WriteGate},
+    program::{Connection, Program, WriteGate},
     protobuf,
     query::Query,
     response::{self, ApiBody, ApiResponse},
@@ -204,7 +204,7 @@ impl Exchange {
     }
 
     fn clock(&self) -> &dyn Clock {
-        self.server().clock()
+        &**self.server().clock()
     }
 
     fn user_agent(&self) -> String {
@@ -252,7 +252,7 @@ impl Exchange {
         match &self.route {
             // The response of a pod, or text which may have no end yet.
             Ok(Route::Object(target))
-                if target.subresource == Some(Subresource::Proxy)
+                if target.is_connection()
                     || (target.subresource == Some(Subresource::Log) && response.status().is_success()) =>
             {
                 response
@@ -452,21 +452,26 @@ async fn dispatch(
             "invalid timeout specified in the request URL - {error}"
         )));
     }
-    if let Route::Object(target) = route
-        && target.subresource == Some(Subresource::Proxy)
-    {
-        admission::admit_connection(server, target, caller, parts.uri.path()).await?;
-    }
+    let connection = match route {
+        Route::Object(target) if target.is_connection() => {
+            connect(server, target, parts, query, caller).await?
+        }
+        _ => None,
+    };
     if route.is_of_program()
         && let Some(pages) = &caller.program.pages
-        && let Some(response) = pages(Request::from_parts(parts.clone(), content.bytes.clone()))
     {
-        return response.await;
+        let mut request = Request::from_parts(parts.clone(), content.bytes.clone());
+        connection.map(|connection| request.extensions_mut().insert(connection));
+        if let Some(response) = pages(request) {
+            return response.await;
+        }
     }
     let mut accept = accepted(headers);
     match route {
-        Route::Object(target) if target.subresource == Some(Subresource::Proxy) => {
-            return Err(ApiStatus::not_implemented(&format!("{}/proxy", target.resource().plural())));
+        Route::Object(target) if target.is_connection() => {
+            let part = target.subresource.map_or("", Subresource::name);
+            return Err(ApiStatus::not_implemented(&format!("{}/{part}", target.resource().plural())));
         }
         Route::Object(target) => {
             if protobuf::is_requested(&accept, target) {
@@ -516,6 +521,27 @@ async fn dispatch(
         },
         _ => Ok(response::page_not_found()),
     }
+}
+
+/// Admits a connection to a pod or a Service. Returns the connection if its request is upgraded to streams.
+async fn connect(
+    server: &ApiServer,
+    target: &Target,
+    parts: &Parts,
+    query: &Query,
+    caller: Caller<'_>,
+) -> Result<Option<Connection>, ApiStatus> {
+    if target.is_stream() && !matches!(parts.method, Method::GET | Method::POST) {
+        return Err(ApiStatus::method_not_allowed());
+    }
+    let options = admission::options_of_connection(target, query, parts.uri.path())?;
+    let options = admission::admit_connection(server, target, caller, options).await?;
+    let Some(subresource) = target.subresource.filter(|_| target.is_stream()) else { return Ok(None) };
+    if caller.creation_refused.is_some() {
+        return Err(authorization::forbidden("", target.resource().plural(), target.name(), ""));
+    }
+    let (namespace, name) = (target.namespace.clone(), target.name().to_owned());
+    Ok(Some(Connection { namespace, name, subresource, options }))
 }
 
 /// Result of the health checks `checks`. All succeed.

@@ -464,12 +464,14 @@ impl ResourceRequest<'_> {
     }
 }
 
-/// `true` if an update or patch creates an object that does not exist.
+/// `true` if the request requires the permission to create although it is no creation: an update or patch that creates an
+/// object if it does not exist, and streams of a pod.
 pub(super) fn may_create(method: &Method, route: &Route, content: &Content) -> bool {
     let Route::Object(target) = route else { return false };
     match *method {
         Method::PUT => target.kind.strategy().allows_create_on_update(),
         Method::PATCH => is_apply(&content.content_type),
+        Method::GET => target.is_stream(),
         _ => false,
     }
 }

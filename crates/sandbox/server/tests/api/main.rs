@@ -15,6 +15,7 @@ mod isolation;
 mod proxy;
 mod restart;
 mod socket;
+mod streams;
 mod tables;
 #[path = "../../../apiserver/tests/api/website.rs"]
 mod website;
