@@ -13,6 +13,7 @@
 
 mod managers;
 mod reset;
+mod scale;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use std::{
 use serde_json::{Value, json};
 
 use managers::{Manager, Managers};
+pub(crate) use scale::{apply_replicas, check_scale};
 use set::Set;
 use topology::Topology;
 pub(crate) use topology::associative_list;
@@ -263,11 +265,19 @@ fn update(managers: &mut Managers, mut changes: Changes<'_>, time: &str) {
 ///
 /// 500, as upstream.
 pub(crate) fn check(kind: &Kind, api_version: &str, config: &Value) -> Result<(), ApiStatus> {
-    let version = version_of(kind, api_version);
-    let Some(defect) = version.and_then(|(topology, _)| validation_error(topology, config, "")) else {
+    let topology = version_of(kind, api_version).map(|(topology, _)| topology);
+    check_fields(topology, (api_version, kind.name()), config)
+}
+
+fn check_fields(
+    topology: Option<Topology<'_>>,
+    (api_version, kind): (&str, &str),
+    config: &Value,
+) -> Result<(), ApiStatus> {
+    let Some(defect) = topology.and_then(|topology| validation_error(topology, config, "")) else {
         return Ok(());
     };
-    let kind = group_version_kind(api_version, kind.name());
+    let kind = group_version_kind(api_version, kind);
     let (namespace, name) =
         (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
     Err(ApiStatus::new(

@@ -27,6 +27,11 @@ pub(super) struct Manager {
 }
 
 impl Manager {
+    /// The manager in a version of another kind.
+    pub(super) fn in_version(self, api_version: &str) -> Self {
+        Self { api_version: api_version.to_owned(), ..self }
+    }
+
     /// `true` if both are the same manager. An applier remains the same when it applies another API version.
     fn is(&self, other: &Self) -> bool {
         self.name == other.name
@@ -81,7 +86,19 @@ impl Managers {
             };
             Entry { manager, time, fields }
         });
-        Self(entries.collect())
+        let mut entries: Vec<Entry> = entries.collect();
+        // An apply of a Scale adds an entry without a time beside that of the same manager. As upstream, the last is used.
+        if let Some(index) = entries.iter().rposition(|entry| entry.time.is_empty()) {
+            for index in (0..=index).rev() {
+                let is_replaced = |(entry, later): (&Entry, &[Entry])| {
+                    later.iter().any(|later| later.manager.is(&entry.manager))
+                };
+                if entries.get(index).zip(entries.get(index + 1..)).is_some_and(is_replaced) {
+                    entries.remove(index);
+                }
+            }
+        }
+        Self(entries)
     }
 
     /// Reads a list that a client sent. Returns `None` if an entry is invalid.
@@ -159,6 +176,36 @@ impl Managers {
     /// `true` if a manager owns any of `fields`.
     pub(super) fn own_any(&self, fields: &Set) -> bool {
         self.0.iter().any(|entry| !set::intersection(&entry.fields, fields).is_empty())
+    }
+
+    /// Managers that own any of `fields`.
+    pub(super) fn owners_of(&self, fields: &Set) -> Vec<Manager> {
+        let owners = self.0.iter().filter(|entry| !set::intersection(&entry.fields, fields).is_empty());
+        owners.map(|entry| entry.manager.clone()).collect()
+    }
+
+    /// Makes `owners` the only owners of fields, which a subresource writes.
+    ///
+    /// As upstream, an applier that owns them stays as it is. Other owners get an entry without a time, beside the one that
+    /// they have.
+    pub(super) fn give(&mut self, fields: &Set, mut owners: Vec<Manager>, api_version: &str) {
+        self.0.retain_mut(|entry| {
+            if set::intersection(&entry.fields, fields).is_empty() {
+                return true;
+            }
+            let position = owners.iter().position(|owner| owner.applied && entry.manager.is(owner));
+            if let Some(position) = position {
+                owners.remove(position);
+                return true;
+            }
+            set::subtract(&mut entry.fields, fields);
+            !entry.fields.is_empty()
+        });
+        self.0.extend(owners.into_iter().map(|owner| Entry {
+            manager: owner.in_version(api_version),
+            time: String::new(),
+            fields: fields.clone(),
+        }));
     }
 
     /// Adds fields to a manager.

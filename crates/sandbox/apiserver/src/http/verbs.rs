@@ -369,6 +369,9 @@ impl ResourceRequest<'_> {
 
     async fn patch_scale(&self) -> Result<ApiResponse, ApiStatus> {
         self.view()?;
+        if is_apply(&self.content.content_type) {
+            return self.apply_scale().await;
+        }
         let form = patch_type(&self.content.content_type, self.is_custom())?;
         let options = self.with_manager(patch_options(self.query)?);
         let patch = self.read_patch(form)?;
@@ -378,6 +381,21 @@ impl ResourceRequest<'_> {
                 self.server.registry.patch_scale(target, &patch, &options)
             })
             .await?;
+        self.scale_response(written).await
+    }
+
+    async fn apply_scale(&self) -> Result<ApiResponse, ApiStatus> {
+        let (options, force) = apply_options(self.query)?;
+        let options = self.of_user(options);
+        let (config, warnings) = decode_configuration(&self.content.bytes, options.field_validation)?;
+        let version = self.target.served_version;
+        let written = self
+            .admitted(self.options_of_write(), options.dry_run, |admission| {
+                let target = self.written(WriteScope::Main, admission);
+                self.server.registry.apply_scale(target, version, &config, force, &options)
+            })
+            .await?;
+        self.warn(warnings);
         self.scale_response(written).await
     }
 

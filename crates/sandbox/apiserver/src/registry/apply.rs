@@ -10,7 +10,7 @@ use crate::{
     json::{at, remove, set, str_at},
     kind::{Kind, group_version_kind},
     resource::ServedVersion,
-    strict,
+    strict::{self, DecodeError, Decoded},
 };
 
 impl Registry {
@@ -83,28 +83,40 @@ fn check_config(
     config: &Value,
     validation: FieldValidation,
 ) -> Result<Vec<String>, ApiStatus> {
-    if at(config, apply::MANAGED_FIELDS).and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
-        return Err(ApiStatus::bad_request("metadata.managedFields must be nil"));
-    }
     let api_version = match served_version {
         Some(served_version) => served_version.api_version(),
         None => kind.api_version(),
     };
-    let given = (str_at(config, &["apiVersion"]), str_at(config, &["kind"]));
-    if given != (api_version, kind.name()) {
-        let given = group_version_kind(given.0, given.1);
-        return Err(ApiStatus::bad_request(format!("invalid object type: {given}")));
-    }
-    apply::check(kind, api_version, config)?;
-    let decoded = match served_version {
+    let check = |config: &Value| apply::check(kind, api_version, config);
+    let decode = || match served_version {
         Some(_) => strict::decode_value(api_version, kind.name(), config.clone()),
         None => kind.decode(config.clone()),
     };
-    let decoded = decoded.map_err(|error| ApiStatus::bad_request(error.to_string()))?;
+    check_configuration((api_version, kind.name()), config, validation, check, decode)
+}
+
+/// As [`check_config`], for a kind with these checks.
+pub(super) fn check_configuration(
+    (api_version, kind): (&str, &str),
+    config: &Value,
+    validation: FieldValidation,
+    check: impl FnOnce(&Value) -> Result<(), ApiStatus>,
+    decode: impl FnOnce() -> Result<Decoded, DecodeError>,
+) -> Result<Vec<String>, ApiStatus> {
+    if at(config, apply::MANAGED_FIELDS).and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
+        return Err(ApiStatus::bad_request("metadata.managedFields must be nil"));
+    }
+    let given = (str_at(config, &["apiVersion"]), str_at(config, &["kind"]));
+    if given != (api_version, kind) {
+        let given = group_version_kind(given.0, given.1);
+        return Err(ApiStatus::bad_request(format!("invalid object type: {given}")));
+    }
+    check(config)?;
+    let decoded = decode().map_err(|error| ApiStatus::bad_request(error.to_string()))?;
     match validation {
-        FieldValidation::Strict if !decoded.strict_errors.is_empty() => Err(ApiStatus::bad_request(
-            strict::strict_message(api_version, kind.name(), &decoded.strict_errors),
-        )),
+        FieldValidation::Strict if !decoded.strict_errors.is_empty() => {
+            Err(ApiStatus::bad_request(strict::strict_message(api_version, kind, &decoded.strict_errors)))
+        }
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Strict | FieldValidation::Warn => Ok(decoded.strict_errors),
     }

@@ -6,17 +6,25 @@ use serde_json::{Value, json};
 
 use super::{
     Patch, Registry, WriteTarget, Written,
+    apply::check_configuration,
+    check_namespace,
     modify::{ManagedFieldsOperation, check_uid},
 };
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
     admission::Operation,
+    apply::{self, Writer},
     custom::ScalePaths,
     json::{at, condition, copy, i64_at, map_at_mut, set, set_condition, str_at},
     kind::Kind,
+    resource::ServedVersion,
     store::{self, Commit, Decision, UpdateResult},
     strict,
 };
+
+/// Owner of the fields that an update or a patch of a Scale changes.
+const UPDATE: ManagedFieldsOperation =
+    ManagedFieldsOperation::Update { subresource: "scale", served_version: None };
 
 /// Returns the `autoscaling/v1` Scale of an object.
 ///
@@ -81,15 +89,16 @@ fn built_in_scale(object: &Object) -> Value {
 }
 
 impl Registry {
-    /// Changes the replica count. `change` maps the current Scale to the new Scale.
+    /// Changes the replica count. `change` maps the current Scale to the new Scale, and may change managed fields of the
+    /// object.
     fn modify_scale(
         &self,
         target: WriteTarget<'_>,
         options: &WriteOptions,
-        mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
+        operation: ManagedFieldsOperation,
+        mut change: impl FnMut(Value, &mut Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
-        let operation = ManagedFieldsOperation::Update { subresource: "scale", served_version: None };
-        let WriteTarget { kind, name, admission, .. } = target;
+        let WriteTarget { kind, namespace, name, admission, .. } = target;
         self.modify(target, operation, options, |old, shown| {
             let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
             let current = match (paths, &kind.custom) {
@@ -99,11 +108,13 @@ impl Registry {
                 _ => built_in_scale(old),
             };
             let before = admission.map(|_| current.clone());
-            let (mut scale, warnings) = change(current)?;
+            let mut object = shown.clone();
+            let (mut scale, warnings) = change(current, &mut object)?;
             if let Some(admission) = admission {
                 scale = admission.mutate(Operation::Update, name, scale, before.as_ref())?;
                 admission.validate(Operation::Update, name, &scale, before.as_ref())?;
             }
+            check_namespace(namespace, &scale)?;
             let given = str_at(&scale, &["metadata", "name"]);
             if !given.is_empty() && given != name {
                 return Err(ApiStatus::bad_request(format!(
@@ -121,7 +132,6 @@ impl Registry {
                     &format!("Invalid value: {replicas}: must be greater than or equal to 0"),
                 ));
             }
-            let mut object = shown.clone();
             match paths {
                 Some(paths) => set(&mut object, &ScalePaths::fields(&paths.spec_replicas), replicas),
                 None => set(&mut object, &["spec", "replicas"], replicas),
@@ -144,7 +154,7 @@ impl Registry {
         scale: &Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.modify_scale(target, options, |_| Ok((scale.clone(), Vec::new())))
+        self.modify_scale(target, options, UPDATE, |_, _| Ok((scale.clone(), Vec::new())))
     }
 
     /// Patches the Scale of an object.
@@ -155,10 +165,51 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
         patch.check_form(target.kind)?;
-        self.modify_scale(target, options, |scale| {
+        self.modify_scale(target, options, UPDATE, |scale, _| {
             let patched = patch.apply(&scale, "Scale")?;
             let decode = |scale| strict::decode_value("autoscaling/v1", "Scale", scale);
             patch.decode(decode, patched, options.field_validation)
+        })
+    }
+
+    /// Applies a Scale to an object.
+    pub(crate) fn apply_scale(
+        &self,
+        target: WriteTarget<'_>,
+        served_version: Option<ServedVersion>,
+        config: &Value,
+        force: bool,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        let WriteTarget { kind, admission, .. } = target;
+        let (api_version, name) = ("autoscaling/v1", "Scale");
+        let decode = || strict::decode_value(api_version, name, config.clone());
+        let types = (api_version, name);
+        let warnings =
+            check_configuration(types, config, options.field_validation, apply::check_scale, decode)?;
+        let time = self.time(admission);
+        let writer = Writer {
+            kind,
+            served_version,
+            manager: options.field_manager.as_deref().unwrap_or_default(),
+            subresource: "scale",
+            time: &time,
+        };
+        let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
+        let path: Vec<String> = match paths {
+            Some(paths) => {
+                ScalePaths::fields(&paths.spec_replicas).iter().map(|field| format!("f:{field}")).collect()
+            }
+            None => vec!["f:spec".to_owned(), "f:replicas".to_owned()],
+        };
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        self.modify_scale(target, options, ManagedFieldsOperation::Apply, |scale, object| {
+            let (scale, managed) = apply::apply_replicas(object, &path, scale, config, writer, force)?;
+            apply::take_managed_fields(object);
+            if let Some(managed) = managed {
+                set(object, apply::MANAGED_FIELDS, managed);
+            }
+            Ok((scale, warnings.clone()))
         })
     }
 

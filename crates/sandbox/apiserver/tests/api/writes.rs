@@ -352,10 +352,96 @@ async fn apply_conflicts_with_other_managers() {
     );
     let forced = apply("fieldManager=a&force=true", 1, Value::Null).await.expect(200);
     assert_eq!(forced["spec"]["replicas"], 1);
-    let scale = format!("{DEPLOYMENTS}/web/scale?fieldManager=a");
-    let answer =
-        client.call("PATCH", &scale, &[("content-type", "application/apply-patch+yaml")], "{}").await;
-    assert_eq!(answer.refused(415, "UnsupportedMediaType"), "415: Unsupported Media Type");
+}
+
+/// The managed fields are those of kube-apiserver.
+#[tokio::test]
+async fn scale_is_applied() {
+    let client = Client::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    let apply = async |query: &str, config: Value| {
+        let mut config = config;
+        config["apiVersion"] = json!("autoscaling/v1");
+        config["kind"] = json!("Scale");
+        let path = format!("{path}/scale?{query}");
+        let header = [("content-type", "application/apply-patch+yaml")];
+        client.call("PATCH", &path, &header, config.to_string()).await
+    };
+    // Owners of replicas, in the order of the managed fields. Entries of a Scale have no time.
+    let owners = async || {
+        let object = client.get(&path).await.expect(200);
+        let entries = object["metadata"]["managedFields"].as_array().unwrap().iter();
+        let entries = entries.map(|entry| {
+            let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+            let owned = entry["fieldsV1"].pointer("/f:spec/f:replicas").is_some();
+            let time = entry.get("time").map_or("", |_| " at a time");
+            let owned = if owned { "owns" } else { "does not own" };
+            format!("{} {} {owned}{time}", text("manager"), text("subresource"))
+        });
+        (object["spec"]["replicas"].as_i64().unwrap(), entries.collect::<Vec<_>>().join(", "))
+    };
+    let replicas = |replicas: i64| json!({"spec": {"replicas": replicas}});
+    let create = async || {
+        client.delete(&path, &json!({})).await;
+        let deployments = format!("{DEPLOYMENTS}?fieldManager=cr");
+        client.post(&deployments, &deployment("web")).await.expect(201);
+    };
+    create().await;
+    assert_eq!(owners().await, (3, "cr  owns at a time".into()));
+    let message = apply("fieldManager=m", replicas(4)).await.refused(409, "Conflict");
+    assert_eq!(
+        message,
+        "Apply failed with 1 conflict: conflict with \"cr\" using autoscaling/v1: .spec.replicas"
+    );
+    let scale = apply("fieldManager=m&force=true", replicas(4)).await.expect(200);
+    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
+    assert_eq!(scale["metadata"].get("managedFields"), None);
+    assert_eq!(owners().await, (4, "m scale owns, cr  does not own at a time".into()));
+    apply("fieldManager=n", replicas(4)).await.expect(200);
+    assert_eq!(owners().await, (4, "m scale owns, n scale owns, cr  does not own at a time".into()));
+    let message = apply("fieldManager=m", replicas(5)).await.refused(409, "Conflict");
+    assert!(message.ends_with("conflict with \"n\" with subresource \"scale\": .spec.replicas"), "{message}");
+    // Without fields, the manager owns nothing any more.
+    apply("fieldManager=n", json!({})).await.expect(200);
+    apply("fieldManager=m", json!({})).await.expect(200);
+    assert_eq!(owners().await, (0, "cr  does not own at a time".into()));
+
+    create().await;
+    apply("fieldManager=m", replicas(3)).await.expect(200);
+    assert_eq!(owners().await, (3, "m scale owns, cr  owns, cr  does not own at a time".into()));
+    // The last of the entries of a manager is used.
+    client
+        .patch(&format!("{path}?fieldManager=cr"), &json!({"metadata": {"labels": {"a": "b"}}}))
+        .await
+        .expect(200);
+    assert_eq!(owners().await, (3, "m scale owns, cr  does not own at a time".into()));
+
+    for (config, code, reason, message) in [
+        (
+            json!({"metadata": {"name": "a"}}),
+            400,
+            "BadRequest",
+            "the name of the object (a) does not match the name on the URL (web)",
+        ),
+        (
+            json!({"metadata": {"namespace": "a"}}),
+            400,
+            "BadRequest",
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            json!({"metadata": {"managedFields": [{}]}}),
+            400,
+            "BadRequest",
+            "metadata.managedFields must be nil",
+        ),
+    ] {
+        assert_eq!(apply("fieldManager=m", config).await.refused(code, reason), message);
+    }
+    let unknown = apply("fieldManager=m", json!({"foo": 1})).await;
+    assert_eq!(unknown.code, 500, "{}", unknown.text);
+    apply("", replicas(1)).await.refused(422, "Invalid");
+    apply("fieldManager=m", replicas(-1)).await.refused(422, "Invalid");
 }
 
 #[tokio::test]
