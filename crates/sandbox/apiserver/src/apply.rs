@@ -28,6 +28,7 @@ use std::{
 use serde_json::{Value, json};
 
 use managers::{Manager, Managers};
+pub(crate) use reset::status_lacks_metadata;
 pub(crate) use scale::{apply_replicas, check_scale};
 use set::Set;
 use topology::Topology;

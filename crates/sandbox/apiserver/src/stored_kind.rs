@@ -19,7 +19,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
-    Subresource, User, defaults,
+    Subresource, User,
+    apply::status_lacks_metadata,
+    defaults,
     field_error::FieldError,
     json::{at, bool_at, copy, map_at_mut, set, str_at},
     resource::Definition,
@@ -263,6 +265,14 @@ impl Strategy for StoredKind {
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         if self.row.kind == SIGNING_REQUEST {
             copy(new, old, &["spec"]);
+        }
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        if status_lacks_metadata(self.row.kind) {
+            for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
+                copy(new, old, &["metadata", field]);
+            }
         }
     }
 

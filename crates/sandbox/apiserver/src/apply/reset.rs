@@ -22,6 +22,11 @@ const WITHOUT_METADATA: [&str; 8] = [
     "VolumeAttachment",
 ];
 
+/// `true` for a kind whose status is written without metadata.
+pub(crate) fn status_lacks_metadata(kind: &str) -> bool {
+    WITHOUT_METADATA.contains(&kind)
+}
+
 /// Returns the fields that a write through `subresource`, or `""`, resets.
 pub(super) fn reset_fields(kind: &Kind, subresource: &str) -> &'static [Path] {
     match (kind.name(), subresource) {
@@ -38,7 +43,7 @@ pub(super) fn reset_fields(kind: &Kind, subresource: &str) -> &'static [Path] {
         ("Pod", _) if kind.custom.is_none() => {
             &[SPEC, &["f:metadata", "f:ownerReferences"], &["f:metadata", "f:deletionTimestamp"]]
         }
-        (name, _) if kind.custom.is_some() || WITHOUT_METADATA.contains(&name) => &[METADATA, SPEC],
+        (name, _) if kind.custom.is_some() || status_lacks_metadata(name) => &[METADATA, SPEC],
         _ => &[SPEC],
     }
 }

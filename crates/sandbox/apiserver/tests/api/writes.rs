@@ -445,6 +445,23 @@ async fn scale_is_applied() {
 }
 
 #[tokio::test]
+async fn status_of_a_service_cidr_has_no_metadata() {
+    let client = Client::new();
+    let path = "/apis/networking.k8s.io/v1/servicecidrs";
+    let range = json!({"metadata": {"name": "a", "labels": {"a": "b"}}, "spec": {"cidrs": ["10.1.0.0/24"]}});
+    client.post(path, &range).await.expect(201);
+    let metadata = json!({"labels": {"a": "c"}, "annotations": {"a": "b"}, "finalizers": ["example.com/a"]});
+    let condition = json!({"type": "Ready", "status": "True", "reason": "a", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let patch = json!({"metadata": metadata, "status": {"conditions": [condition]}});
+    let written = client.patch(&format!("{path}/a/status"), &patch).await.expect(200);
+    assert_eq!(written["status"]["conditions"][0]["type"], "Ready");
+    assert_eq!(written["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!(written["metadata"].get("annotations"), None);
+    assert_eq!(written["metadata"].get("finalizers"), None);
+}
+
+#[tokio::test]
 async fn patch_with_unknown_field_fails_if_strict() {
     let client = Client::new();
     client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
