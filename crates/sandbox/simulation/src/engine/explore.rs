@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    choices::{ChoicePoint, Choices, Guide, Surprise},
+    choices::{Alternative, ChoicePoint, Choices, Guide, Surprise},
     observer::Finding,
     outcome::{Outcome, SimulationError},
 };
@@ -126,9 +126,9 @@ impl<S: Schedule> Explorer<S> {
     pub fn run_part(&self, part: usize) -> Result<Report, SimulationError> {
         let mut report = Report::default();
         let root = self.root();
-        if let Some((at, surprise)) = root.extensions().nth(part) {
+        if let Some(extension) = root.extensions().nth(part) {
             let is_of_share = self.surprises > 1 || part.is_multiple_of(self.share);
-            self.run(&root, at, surprise, is_of_share, &mut report)?;
+            self.run(&root, extension, is_of_share, &mut report)?;
         }
         Ok(report)
     }
@@ -136,8 +136,7 @@ impl<S: Schedule> Explorer<S> {
     fn run(
         &self,
         parent: &Parent,
-        at: usize,
-        surprise: Surprise,
+        (at, becomes): (usize, Alternative),
         is_of_share: bool,
         report: &mut Report,
     ) -> Result<(), SimulationError> {
@@ -146,7 +145,8 @@ impl<S: Schedule> Explorer<S> {
             return Ok(());
         }
         let mut surprises = parent.surprises.clone();
-        surprises.push(surprise);
+        let Some(ChoicePoint { step, nth, .. }) = parent.points.get(at) else { return Ok(()) };
+        surprises.push(Surprise { step: step.to_string(), nth: *nth, becomes });
         let guide = Guide { parent: Arc::clone(&parent.points), reduce: self.reduce };
         let (mut outcome, choices) = self.schedule(&surprises).run_guided(Some(guide))?;
         report.schedules += 1;
@@ -164,10 +164,10 @@ impl<S: Schedule> Explorer<S> {
         }
         let is_last = surprises.len() + 1 == self.surprises;
         let child = Parent { surprises, points: choices.take_points().into(), next: at + 1 };
-        for (number, (at, surprise)) in child.extensions().enumerate() {
+        for (number, extension) in child.extensions().enumerate() {
             // Parts begin at different numbers, so that the share is even.
             let is_of_share = !is_last || (number + child.next).is_multiple_of(self.share);
-            self.run(&child, at, surprise, is_of_share, report)?;
+            self.run(&child, extension, is_of_share, report)?;
         }
         Ok(())
     }
@@ -184,11 +184,12 @@ impl<S: Schedule> Explorer<S> {
 }
 
 impl Parent {
-    /// Surprises that extend the schedule, with the indexes of their choice points.
-    fn extensions(&self) -> impl Iterator<Item = (usize, Surprise)> {
-        self.points.iter().enumerate().skip(self.next).flat_map(|(at, point)| {
-            let surprise = move |becomes| Surprise { step: point.step.to_string(), nth: point.nth, becomes };
-            point.kind.alternatives().iter().map(move |becomes| (at, surprise(*becomes)))
-        })
+    /// Surprises that extend the schedule: indexes of choice points, and alternatives.
+    fn extensions(&self) -> impl Iterator<Item = (usize, Alternative)> {
+        self.points
+            .iter()
+            .enumerate()
+            .skip(self.next)
+            .flat_map(|(at, point)| point.kind.alternatives().iter().map(move |becomes| (at, *becomes)))
     }
 }
