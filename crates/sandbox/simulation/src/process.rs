@@ -75,6 +75,19 @@ impl ManagerProcess {
     pub fn dependencies(&self) -> kcm_manager::Dependencies {
         kcm_manager::Dependencies::new(&self.clients(), &self.clock, &self.random)
     }
+
+    /// Manager of `kcm-manager` that elects a leader by the Lease `name` in the namespace `default`.
+    ///
+    /// # Errors
+    ///
+    /// If the settings of the leader election are invalid.
+    #[cfg(feature = "manager")]
+    pub fn manager(&self, name: &'static str) -> Result<kcm_manager::Manager, kcm_manager::RunError> {
+        let leader_election = Some(kcm_manager::LeaderElectionSettings::new("default", name));
+        let settings =
+            kcm_manager::Settings { leader_election, host: self.name(), ..kcm_manager::Settings::new(name) };
+        Ok(kcm_manager::Manager::new(settings, self.dependencies())?)
+    }
 }
 
 impl fmt::Debug for ManagerProcess {
