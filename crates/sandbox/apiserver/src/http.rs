@@ -11,6 +11,7 @@ mod admission;
 mod audit_event;
 mod authorization;
 mod body;
+mod component_status;
 #[doc(hidden)]
 pub mod documents;
 mod fault;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{
+    component_status,
     media::negotiate_discovery,
     response::{self, ApiResponse, json_bytes},
     route::ReviewKind,
@@ -272,6 +273,19 @@ fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
         };
         add(group, version, entry);
     }
+    let component_status = ServedResource {
+        plural: component_status::PLURAL,
+        singular: component_status::SINGULAR.to_owned(),
+        kind: component_status::KIND,
+        namespaced: false,
+        verbs: &["get", "list"],
+        short_names: vec![component_status::SHORT_NAME.to_owned()],
+        categories: Vec::new(),
+        subresources: Vec::new(),
+        storage: None,
+        schema: None,
+    };
+    add("", "v1", component_status);
     let mut versions: Vec<_> =
         custom.iter().flat_map(|custom| custom.versions.iter().map(move |v| (custom, v))).collect();
     versions.sort_by_key(|(custom, version)| {

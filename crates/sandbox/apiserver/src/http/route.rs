@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::query::percent_decode;
+use super::{component_status, query::percent_decode};
 use crate::{ApiStatus, Resource, Subresource, custom::CustomResources, kind::Kind, resource::ServedVersion};
 
 /// Endpoint of a path.
@@ -32,6 +32,8 @@ pub(super) enum Route {
     Object(Target),
     /// Virtual resource, which is processed without being stored.
     Review(Review),
+    /// ComponentStatuses, or the one with this name.
+    ComponentStatus(Option<String>),
     /// No part of the API.
     Unknown,
 }
@@ -230,6 +232,10 @@ fn parse_in_group_version(
         _ => (None, path),
     };
     let Some((plural, rest)) = path.split_first() else { return unknown(group) };
+
+    if (group, version, namespace, *plural) == ("", "v1", None, component_status::PLURAL) && rest.len() <= 1 {
+        return Ok(Route::ComponentStatus(rest.first().map(|name| (*name).to_owned())));
+    }
 
     let review = ReviewKind::ALL
         .into_iter()

@@ -22,6 +22,7 @@ use super::{
     audit_event::{AuditEvent, ObjectReference},
     authorization,
     body::{self, Content},
+    component_status,
     fault::{self, FaultAction, FaultDecision, Read},
     freshness,
     media::{negotiate_object, prefers_yaml},
@@ -498,6 +499,10 @@ async fn dispatch(
             // Reviews have no metadata and no table.
             negotiate_object(&protobuf::as_json(&accept))?;
             return reviews::review(server, method, review, query, &content, caller);
+        }
+        Route::ComponentStatus(name) => {
+            let name = name.as_deref();
+            return component_status::serve(server, method, name, query, &accept, caller.program);
         }
         Route::Page | Route::Extension | Route::Unknown => return Ok(response::page_not_found()),
         Route::Health(name, checks) => return Ok(response::text(health(name, checks, query))),

@@ -107,3 +107,30 @@ async fn metadata_only() {
     assert_eq!(list["items"][0]["metadata"]["name"], "a");
     assert!(list["items"][0].get("spec").is_none());
 }
+
+#[tokio::test]
+async fn component_statuses() {
+    const PATH: &str = "/api/v1/componentstatuses";
+    let client = Client::new();
+    let list = client.get(PATH).await;
+    assert_eq!(list.warnings(), ["299 - \"v1 ComponentStatus is deprecated in v1.19+\""]);
+    assert_eq!(names(&list.expect(200)), ["controller-manager", "etcd-0", "scheduler"]);
+    let etcd = client.get(&format!("{PATH}/etcd-0")).await.expect(200);
+    let condition = json!({"type": "Healthy", "status": "True", "message": "ok"});
+    let metadata = json!({"name": "etcd-0"});
+    assert_eq!(
+        etcd,
+        json!({"kind": "ComponentStatus", "apiVersion": "v1", "metadata": metadata, "conditions": [condition]})
+    );
+    let selected = client.get(&format!("{PATH}?fieldSelector=metadata.name=etcd-0")).await.expect(200);
+    assert_eq!(names(&selected), ["etcd-0"]);
+    let message = client.get(&format!("{PATH}/web")).await.refused(404, "NotFound");
+    assert_eq!(message, "componentstatus \"web\" not found");
+    let message = client.get(&format!("{PATH}?watch=true")).await.refused(405, "MethodNotAllowed");
+    assert_eq!(message, "watch is not supported on resources of kind \"componentstatuses\"");
+    client.delete(&format!("{PATH}/etcd-0"), &Value::Null).await.refused(405, "MethodNotAllowed");
+    let resources = client.get("/api/v1").await.expect(200);
+    let served = resources["resources"].as_array().unwrap();
+    let served = served.iter().find(|resource| resource["name"] == "componentstatuses").unwrap();
+    assert_eq!(served["verbs"], json!(["get", "list"]));
+}
