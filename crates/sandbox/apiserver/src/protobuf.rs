@@ -317,7 +317,8 @@ fn single(schema: &Schema, ty: &Type, number: u32, payload: Payload<'_>) -> Resu
         Type::Int64 => Value::from(payload.varint(number)? as i64),
         Type::Text => Value::from(payload.text(number)?),
         Type::Bytes => Value::from(STANDARD.encode(payload.bytes(number)?)),
-        Type::Time | Type::MicroTime => time(number, payload.bytes(number)?)?,
+        Type::Time => time(number, payload.bytes(number)?, 0)?,
+        Type::MicroTime => time(number, payload.bytes(number)?, 6)?,
         Type::Quantity => quantity(payload.bytes(number)?)?,
         Type::IntOrString => int_or_string(payload.bytes(number)?)?,
         Type::Any => embedded_json(number, payload.bytes(number)?)?,
@@ -326,9 +327,10 @@ fn single(schema: &Schema, ty: &Type, number: u32, payload: Payload<'_>) -> Resu
     })
 }
 
-/// Decodes `{1 seconds, 2 nanos}`. All zero means unset: Go's zero time is long before 1970.
+/// Decodes `{1 seconds, 2 nanos}` to a time with this number of fractional digits. All zero means unset: Go's zero time is
+/// long before 1970.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "as protobuf has integers")]
-fn time(number: u32, bytes: &[u8]) -> Result<Value, ProtobufError> {
+fn time(number: u32, bytes: &[u8], digits: usize) -> Result<Value, ProtobufError> {
     let (mut seconds, mut nanos) = (0, 0);
     let mut reader = Reader::new(bytes);
     while let Some((number, payload)) = reader.next()? {
@@ -342,7 +344,7 @@ fn time(number: u32, bytes: &[u8]) -> Result<Value, ProtobufError> {
         return Ok(Value::Null);
     }
     let time = Timestamp::new(seconds, nanos).map_err(|_| ProtobufError::Time { number })?;
-    Ok(Value::from(time.to_string()))
+    Ok(Value::from(format!("{time:.digits$}")))
 }
 
 /// Decodes `{1 string}`.

@@ -227,10 +227,17 @@ fn special_types_have_json_form() {
     let secret = decode(&envelope("v1", "Secret", Message::default().bytes(2, data))).unwrap();
     assert_eq!(secret["data"], json!({"k": "/wA="}));
 
-    let time = Message::default().varint(1, 1_767_323_045).varint(2, 123_456_000);
-    let lease = Message::default().bytes(2, Message::default().bytes(4, time).bytes(1, ""));
-    let lease = decode(&envelope("coordination.k8s.io/v1", "Lease", lease)).unwrap();
-    assert_eq!(lease["spec"], json!({"renewTime": "2026-01-02T03:04:05.123456Z", "holderIdentity": ""}));
+    // Micro times have six fractional digits, other times none.
+    for (nanos, digits) in [(0, "000000"), (123_450_000, "123450"), (123_456_789, "123456")] {
+        let time = || Message::default().varint(1, 1_767_323_045).varint(2, nanos);
+        let lease = Message::default()
+            .bytes(1, Message::default().bytes(8, time()))
+            .bytes(2, Message::default().bytes(4, time()).bytes(1, ""));
+        let lease = decode(&envelope("coordination.k8s.io/v1", "Lease", lease)).unwrap();
+        assert_eq!(lease["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
+        let renewed = format!("2026-01-02T03:04:05.{digits}Z");
+        assert_eq!(lease["spec"], json!({"renewTime": renewed, "holderIdentity": ""}));
+    }
 
     let groups = Message::default().bytes(1, "a").bytes(2, Message::default().bytes(1, "x").bytes(1, "y"));
     let review = Message::default().bytes(2, Message::default().bytes(5, groups));
