@@ -113,8 +113,8 @@ impl fmt::Display for Page<'_> {
 <!-- Written by test/upstream/run. -->
 
 Of the {} conformance tests of {kubernetes}, {passed} pass on the sandbox, {failed} fail and {out_of_scope} are out of
-scope: they require a kind that the sandbox does not serve, running containers, networking, storage, or scheduling by
-resources, taints or priority.
+scope: they require running containers, networking, storage, controllers or effects of kinds that the sandbox only stores, or
+scheduling by resources, taints or priority.
 
 | Tests | Controllers | API server | Pass | Fail | Out of scope |
 |---|---|---|--:|--:|--:|",
