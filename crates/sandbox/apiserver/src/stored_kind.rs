@@ -270,7 +270,7 @@ impl Strategy for StoredKind {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         if status_lacks_metadata(self.row.kind) {
-            for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
+            for field in ["annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences"] {
                 copy(new, old, &["metadata", field]);
             }
         }

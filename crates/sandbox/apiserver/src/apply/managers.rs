@@ -33,7 +33,7 @@ impl Manager {
     }
 
     /// `true` if both are the same manager. An applier remains the same when it applies another API version.
-    fn is(&self, other: &Self) -> bool {
+    pub(super) fn is(&self, other: &Self) -> bool {
         self.name == other.name
             && self.applied == other.applied
             && self.subresource == other.subresource
@@ -64,6 +64,18 @@ struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Managers(Vec<Entry>);
 
+/// Removes entries before others of the same manager, as upstream.
+fn last_of_each(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut last: Vec<Entry> = Vec::new();
+    for entry in entries.into_iter().rev() {
+        if !last.iter().any(|later| later.manager.is(&entry.manager)) {
+            last.push(entry);
+        }
+    }
+    last.reverse();
+    last
+}
+
 impl Managers {
     /// Reads a stored list.
     pub(super) fn read(list: Value) -> Self {
@@ -86,19 +98,10 @@ impl Managers {
             };
             Entry { manager, time, fields }
         });
-        let mut entries: Vec<Entry> = entries.collect();
-        // An apply of a Scale adds an entry without a time beside that of the same manager. As upstream, the last is used.
-        if let Some(index) = entries.iter().rposition(|entry| entry.time.is_empty()) {
-            for index in (0..=index).rev() {
-                let is_replaced = |(entry, later): (&Entry, &[Entry])| {
-                    later.iter().any(|later| later.manager.is(&entry.manager))
-                };
-                if entries.get(index).zip(entries.get(index + 1..)).is_some_and(is_replaced) {
-                    entries.remove(index);
-                }
-            }
-        }
-        Self(entries)
+        let entries: Vec<Entry> = entries.collect();
+        // An apply of a Scale adds an entry without a time beside that of the same manager.
+        let has_two = entries.iter().any(|entry| entry.time.is_empty());
+        Self(if has_two { last_of_each(entries) } else { entries })
     }
 
     /// Reads a list that a client sent. Returns `None` if an entry is invalid.
@@ -119,13 +122,7 @@ impl Managers {
                 *fields = Value::Object(set::parse(fields)?);
             }
         }
-        let mut managers = Self::default();
-        for entry in Self::read(list).0 {
-            // Of entries of the same manager the last is used.
-            managers.0.retain(|known| !known.manager.is(&entry.manager));
-            managers.0.push(entry);
-        }
-        Some(managers)
+        Some(Self(last_of_each(Self::read(list).0)))
     }
 
     /// Encodes the managers in upstream's order. Returns `None` if there are none.

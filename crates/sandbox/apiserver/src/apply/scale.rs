@@ -57,8 +57,8 @@ pub(crate) fn apply_replicas(
     if others.is_empty() && current != 0 {
         others.push(Writer { manager: BEFORE_FIRST_APPLY, ..writer }.as_manager(false));
     }
-    let was_owner = others.contains(&applier);
-    others.retain(|owner| *owner != applier);
+    let was_owner = others.iter().any(|owner| owner.is(&applier));
+    others.retain(|owner| !owner.is(&applier));
     let new = match applied {
         Some(applied) => applied,
         // Replicas that no manager applies any more are removed.

@@ -26,6 +26,9 @@ use crate::{
 const UPDATE: ManagedFieldsOperation =
     ManagedFieldsOperation::Update { subresource: "scale", served_version: None };
 
+/// Replicas in the Scale of a custom resource that has none, as upstream.
+const NO_REPLICAS: i64 = -2_147_483_648;
+
 /// Returns the `autoscaling/v1` Scale of an object.
 ///
 /// # Errors
@@ -103,7 +106,7 @@ impl Registry {
             let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
             let current = match (paths, &kind.custom) {
                 (Some(paths), Some(custom)) => {
-                    custom_scale(shown, paths, custom.replicas(shown).unwrap_or_default())
+                    custom_scale(shown, paths, custom.replicas(shown).unwrap_or(NO_REPLICAS))
                 }
                 _ => built_in_scale(old),
             };
@@ -122,6 +125,12 @@ impl Registry {
                 )));
             }
             let replicas = i64_at(&scale, &["spec", "replicas"]).unwrap_or_default();
+            if let (NO_REPLICAS, Some(paths)) = (replicas, paths) {
+                let path = &paths.spec_replicas;
+                return Err(ApiStatus::bad_request(format!(
+                    "the spec replicas field {path:?} cannot be empty"
+                )));
+            }
             if replicas < 0 {
                 return Err(ApiStatus::invalid_field(
                     "Scale",

@@ -476,6 +476,20 @@ mod subresources {
     }
 
     #[tokio::test]
+    async fn scale_without_replicas_is_refused() {
+        let client = Client::new();
+        let mut definition = definition();
+        let replicas = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas";
+        definition.pointer_mut(replicas).unwrap().as_object_mut().unwrap().remove("default");
+        client.post(DEFINITIONS, &definition).await.expect(201);
+        client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        let path = format!("{WEBSITES}/a/scale");
+        let message = client.patch(&path, &json!({})).await.refused(400, "BadRequest");
+        assert_eq!(message, "the spec replicas field \".spec.replicas\" cannot be empty");
+        client.patch(&path, &json!({"spec": {"replicas": 2}})).await.expect(200);
+    }
+
+    #[tokio::test]
     async fn absent_subresources_are_not_found() {
         let client = Client::new();
         let mut plain = definition();
