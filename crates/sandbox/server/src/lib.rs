@@ -1,7 +1,7 @@
 //! HTTP server of the sandbox: the parts of the API server that only a program needs.
 //!
 //! [`HttpServer`] serves an [`ApiServer`] of `kcm-apiserver` on a socket, over HTTP/1.1, HTTP/2 and TLS. Clients take
-//! turns. It adds tables for `kubectl get`, OpenAPI documents, the subresources of connections to pods, bearer [`Tokens`] and a web page.
+//! turns. It adds tables for `kubectl get`, OpenAPI documents, connections to pods, bearer [`Tokens`] and a web page.
 //! [`open`] stores the objects in a directory, [`AuditLog`] writes a file. With the feature `webhooks`, `HttpsWebhooks` calls
 //! admission and conversion webhooks.
 //!

@@ -21,7 +21,7 @@ use hyper_util::{
 use kcm_apiserver::{
     ApiBody, ApiService, ApiStatus, BrokenConnection, StatusReason, User, WriteGate, http::response,
 };
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -40,6 +40,9 @@ use crate::{
 
 /// Maximum duration of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time without data after which the system checks that the client is there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Time until the next attempt to accept a connection, if the process has no file descriptors left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
@@ -77,7 +80,7 @@ impl HttpServer {
 async fn accept(server: HttpServer, listener: TcpListener, shutdown: CancellationToken) {
     let service = server.service();
     let (tls, max_streams) = (server.tls.map(TlsAcceptor::from), server.max_concurrent_streams);
-    // Browsers do not send tokens across sites.
+    // Browsers do not send tokens across sites. As upstream, client certificates are not checked.
     let checks_origin = server.tokens.is_none();
     let connections = GracefulShutdown::new();
     let executor = Executor::start();
@@ -111,6 +114,11 @@ async fn accept(server: HttpServer, listener: TcpListener, shutdown: Cancellatio
         // Watch events are small and must not be delayed.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, %peer, "Failed to set TCP_NODELAY");
+        }
+        // Streams to pods have no pings.
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
+            tracing::debug!(%error, %peer, "Failed to set SO_KEEPALIVE");
         }
         let requests = executor.spawner(Flow::new(peer.ip(), number));
         let spawner = requests.clone();

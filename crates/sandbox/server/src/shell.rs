@@ -21,7 +21,7 @@ use crate::{executor::end_turn, streams::Output};
 
 /// Maximum number of commands of a process. Without a limit, an endless loop would use the processor until the client
 /// leaves.
-const MAX_COMMANDS: u32 = 100_000;
+const MAX_COMMANDS: u32 = 10_000;
 
 /// Maximum size of a line, of the words of a command, and of the output that a pipe or a substitution stores.
 const MAX_BUFFER: usize = 1 << 20;
@@ -29,10 +29,9 @@ const MAX_BUFFER: usize = 1 << 20;
 /// Maximum size of a command that an interactive shell reads in several lines. It is parsed after each of them.
 const MAX_INTERACTIVE: usize = 16 << 10;
 
-/// Maximum number of shells in each other.
-const MAX_SHELLS: u8 = 16;
+/// Maximum nesting of commands and shells, whose futures are polled within each other.
+const MAX_NESTED: u8 = 64;
 
-const CONTROL_C: u8 = 3;
 const CONTROL_D: u8 = 4;
 
 /// Exit code of a shell that is given an invalid script, or that exceeds a limit.
@@ -82,11 +81,14 @@ impl Process {
             terminal: self.stdout.filter(|_| self.tty),
             variables: self.env.into_iter().collect(),
             commands: 0,
-            shells: 0,
+            nested: 0,
+            last: 0,
         };
         let ended = match self.program {
-            Program::Command(command) => shell.call(&command, &io).await,
-            Program::Attached(command) if commands::is_known(&command) => shell.call(&command, &io).await,
+            Program::Command(command) => commands::run(&mut shell, &command, &io).await,
+            Program::Attached(command) if commands::is_known(&command) => {
+                commands::run(&mut shell, &command, &io).await
+            }
             Program::Attached(_) => {
                 shell.copy(&io).await.ok();
                 std::future::pending().await
@@ -142,8 +144,10 @@ struct Shell {
     terminal: Option<u8>,
     variables: HashMap<String, String>,
     commands: u32,
-    /// Number of shells in each other.
-    shells: u8,
+    /// Number of commands that are evaluated within each other.
+    nested: u8,
+    /// Exit code of the last command.
+    last: i32,
 }
 
 impl Shell {
@@ -186,7 +190,7 @@ impl Shell {
         }
         let data = self.stdin.as_mut()?.recv().await?;
         let Some(terminal) = self.terminal else { return Some(data) };
-        let end = data.iter().position(|byte| matches!(*byte, CONTROL_C | CONTROL_D));
+        let end = data.iter().position(|byte| *byte == CONTROL_D);
         if end.is_some() {
             self.stdin = None;
         }
@@ -234,12 +238,6 @@ impl Shell {
         Ok(())
     }
 
-    /// Runs a command whose words are expanded.
-    async fn call(&mut self, command: &[String], io: &Io) -> Result<i32, Stop> {
-        self.step(io).await?;
-        commands::run(self, command, io).await
-    }
-
     /// Runs a script.
     async fn script(&mut self, text: &str, io: &Io) -> Result<i32, Stop> {
         match parse::parse(text) {
@@ -267,67 +265,80 @@ impl Shell {
 
     fn evaluate<'a>(&'a mut self, node: &'a Node, io: &'a Io) -> BoxedResult<'a> {
         Box::pin(async move {
-            match node {
-                Node::Simple { words, redirects } => {
-                    let words = self.expand(words, io).await?;
-                    let io = io.redirected(redirects);
-                    match words.as_slice() {
-                        [] => Ok(0),
-                        words => self.call(words, &io).await,
-                    }
-                }
-                Node::Pipe(commands) => {
-                    let Some((last, first)) = commands.split_last() else { return Ok(0) };
-                    // The first command reads the input of the pipe.
-                    let mut outer = None;
-                    for (index, command) in first.iter().enumerate() {
-                        let output = self.capture(command, io).await?;
-                        let input = self.piped.replace(output);
-                        if index == 0 {
-                            outer = input;
-                        }
-                    }
-                    let code = self.subshell(last, io).await;
-                    self.piped = outer;
-                    code
-                }
-                Node::List(commands) => {
-                    let mut code = 0;
-                    for (join, command) in commands {
-                        code = match (join, code) {
-                            (Join::And, 1..) => continue,
-                            (Join::Or, 0) => continue,
-                            _ => self.evaluate(command, io).await?,
-                        };
-                    }
-                    Ok(code)
-                }
-                Node::For { name, words, body } => {
-                    let mut code = 0;
-                    for word in self.expand(words, io).await? {
-                        self.variables.insert(name.clone(), word);
-                        code = self.evaluate(body, io).await?;
-                    }
-                    Ok(code)
-                }
-                Node::While { condition, body } => {
-                    let mut code = 0;
-                    while self.evaluate(condition, io).await? == 0 {
-                        self.step(io).await?;
-                        code = self.evaluate(body, io).await?;
-                    }
-                    Ok(code)
-                }
-                Node::If { condition, then, otherwise } => {
-                    let is_true = self.evaluate(condition, io).await? == 0;
-                    match (is_true, otherwise) {
-                        (true, _) => self.evaluate(then, io).await,
-                        (false, Some(otherwise)) => self.evaluate(otherwise, io).await,
-                        (false, None) => Ok(0),
-                    }
+            self.step(io).await?;
+            if self.nested == MAX_NESTED {
+                return self.fail(io, MISUSE, "sh: too many commands in each other").await;
+            }
+            self.nested += 1;
+            let ended = self.evaluate_node(node, io).await;
+            self.nested -= 1;
+            if let Ok(code) = ended {
+                self.last = code;
+            }
+            ended
+        })
+    }
+
+    async fn evaluate_node(&mut self, node: &Node, io: &Io) -> Result<i32, Stop> {
+        match node {
+            Node::Simple { words, redirects } => {
+                let words = self.expand(words, io).await?;
+                let io = io.redirected(redirects);
+                match words.as_slice() {
+                    [] => Ok(0),
+                    words => commands::run(self, words, &io).await,
                 }
             }
-        })
+            Node::Pipe(commands) => {
+                let Some((last, first)) = commands.split_last() else { return Ok(0) };
+                // The first command reads the input of the pipe.
+                let mut outer = None;
+                for (index, command) in first.iter().enumerate() {
+                    let output = self.capture(command, io).await?;
+                    let input = self.piped.replace(output);
+                    if index == 0 {
+                        outer = input;
+                    }
+                }
+                let code = self.subshell(last, io).await;
+                self.piped = outer;
+                code
+            }
+            Node::List(commands) => {
+                let mut code = 0;
+                for (join, command) in commands {
+                    code = match (join, code) {
+                        (Join::And, 1..) => continue,
+                        (Join::Or, 0) => continue,
+                        _ => self.evaluate(command, io).await?,
+                    };
+                }
+                Ok(code)
+            }
+            Node::For { name, words, body } => {
+                let mut code = 0;
+                for word in self.expand(words, io).await? {
+                    self.variables.insert(name.clone(), word);
+                    code = self.evaluate(body, io).await?;
+                }
+                Ok(code)
+            }
+            Node::While { condition, body } => {
+                let mut code = 0;
+                while self.evaluate(condition, io).await? == 0 {
+                    code = self.evaluate(body, io).await?;
+                }
+                Ok(code)
+            }
+            Node::If { condition, then, otherwise } => {
+                let is_true = self.evaluate(condition, io).await? == 0;
+                match (is_true, otherwise) {
+                    (true, _) => self.evaluate(then, io).await,
+                    (false, Some(otherwise)) => self.evaluate(otherwise, io).await,
+                    (false, None) => Ok(0),
+                }
+            }
+        }
     }
 
     /// Runs a command whose `exit` does not end this shell.
@@ -354,6 +365,7 @@ impl Shell {
                         word.get_or_insert_default().push_str(text);
                         continue;
                     }
+                    Part::Variable { name, is_quoted } if name == "?" => (self.last.to_string(), *is_quoted),
                     Part::Variable { name, is_quoted } => {
                         (self.variables.get(name).cloned().unwrap_or_default(), *is_quoted)
                     }

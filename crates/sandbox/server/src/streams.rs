@@ -6,14 +6,20 @@
 mod ports;
 mod websocket;
 
-use std::{collections::HashMap, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use kcm_apiserver::{
     ApiServer, ApiStatus, Connection, FieldSelector, Object, Resource, Selection, Subresource, WatchEvent,
-    WatchStart, Watcher,
+    WatchStart,
     containers::{container_of, is_running},
     http::response::{self, ApiResponse},
     json::{bool_at, list_at, str_at},
@@ -26,7 +32,7 @@ use websocket::{Channels, Message};
 
 use crate::{
     PodServer,
-    executor::Spawner,
+    executor::{Spawner, end_turn},
     shell::{Process, Program},
 };
 
@@ -44,7 +50,15 @@ const PORT_PROTOCOLS: &[&str] = &["v4.channel.k8s.io", ""];
 /// Exit code of a process that is killed.
 const KILLED: i32 = 137;
 
-/// Time after which a connection is closed whose input nothing reads.
+/// Exit code of a process that is interrupted at its terminal.
+const INTERRUPTED: i32 = 130;
+
+const CONTROL_C: u8 = 3;
+
+/// Size of messages that are held until they are read.
+const MAX_HELD: usize = 1 << 20;
+
+/// Time after which a connection is closed whose client reads nothing, or whose held messages nothing reads.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time that a client has to close its side of a connection.
@@ -63,8 +77,6 @@ pub(crate) fn connect(
         return Err(ApiStatus::unknown_path());
     };
     let Connection { namespace, name, subresource, options } = &connection;
-    // Before the read, so that no change is missed.
-    let start = WatchStart::After(server.revision());
     let pod = server.get(Resource::PODS, namespace, name)?;
     let container = match subresource {
         Subresource::PortForward => None,
@@ -93,13 +105,11 @@ pub(crate) fn connect(
         };
     let fields = FieldSelector::parse(&format!("metadata.name={name}"), Resource::PODS)
         .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
-    let selection = Selection { fields, ..Selection::default() };
-    let watcher = server.watch_selected(Resource::PODS, Some(namespace), selection, start);
     let clock = Arc::clone(server.clock());
     let upgrade = hyper::upgrade::on(&mut request);
     let extensions = request.extensions();
     let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
-    let ended = ended(watcher, container);
+    let ended = ended(Arc::clone(server), pod, container, fields);
     // Without a socket there is no connection to upgrade.
     let Some(spawner) = extensions.get::<Spawner>() else {
         return Err(ApiStatus::bad_request("Upgrade request required"));
@@ -197,16 +207,28 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// Waits until the container, or without one the pod, does not run any more.
-async fn ended(mut watcher: Watcher, container: Option<String>) {
+async fn ended(server: Arc<ApiServer>, pod: Arc<Object>, container: Option<String>, fields: FieldSelector) {
+    let is_running = |now: &Object| match &container {
+        _ if now.uid() != pod.uid() => false,
+        Some(container) => is_running(now, container),
+        None => str_at(now.value(), &["status", "phase"]) == "Running",
+    };
+    // Begins the watch again when it has expired.
     loop {
-        let is_running = |pod: &Object| match &container {
-            Some(container) => is_running(pod, container),
-            None => str_at(pod.value(), &["status", "phase"]) == "Running",
-        };
-        match watcher.next().await {
-            Ok(WatchEvent::Added(pod) | WatchEvent::Modified(pod)) if is_running(&pod) => {}
-            Ok(WatchEvent::InitialEventsEnd(_)) => {}
+        // Before the read, so that no change is missed.
+        let start = WatchStart::After(server.revision());
+        match server.get(Resource::PODS, pod.namespace(), pod.name()) {
+            Ok(now) if is_running(&now) => {}
             _ => return,
+        }
+        let selection = Selection { fields: fields.clone(), ..Selection::default() };
+        let mut watcher = server.watch_selected(Resource::PODS, Some(pod.namespace()), selection, start);
+        while let Ok(event) = watcher.next().await {
+            match event {
+                WatchEvent::Added(now) | WatchEvent::Modified(now) if is_running(&now) => {}
+                WatchEvent::InitialEventsEnd(_) => {}
+                _ => return,
+            }
         }
     }
 }
@@ -225,6 +247,7 @@ async fn serve(
     let (output, mut outputs) = mpsc::channel(1);
     let served = match target {
         Target::Process { process, is_attached } => {
+            let is_terminal = process.tty;
             let stdin = process.stdin.then(|| input(&mut inputs, STDIN));
             // Reports that the connection is established.
             let first = process.stdout.or(process.stderr).unwrap_or(ERROR);
@@ -238,9 +261,13 @@ async fn serve(
                     () = ended => killed,
                 }
             };
-            let code = transfer(&mut channels, inputs, &mut outputs, run, &*clock).await;
+            let interrupt = |channel, data: &Bytes| {
+                let is_interrupt = is_terminal && channel == STDIN && data.contains(&CONTROL_C);
+                is_interrupt.then_some(if is_attached { 0 } else { INTERRUPTED })
+            };
+            let code = transfer(&mut channels, inputs, &mut outputs, run, interrupt, &*clock).await;
             match code.and_then(|code| result(code, protocol)) {
-                Some(result) => channels.send(ERROR, &result).await,
+                Some(result) => send(&mut channels, ERROR, &result, &*clock).await,
                 None => code.map(drop),
             }
         }
@@ -252,7 +279,7 @@ async fn serve(
                     () = ended => {}
                 }
             };
-            transfer(&mut channels, inputs, &mut outputs, run, &*clock).await
+            transfer(&mut channels, inputs, &mut outputs, run, |_, _| None, &*clock).await
         }
     };
     if served.is_some() {
@@ -290,45 +317,68 @@ fn result(code: i32, protocol: &str) -> Option<Vec<u8>> {
     Some(status.to_string().into_bytes())
 }
 
-/// Transfers data between the channels and `run` until `run` has ended. `None` if the connection ends before.
+/// Transfers data between the channels and `run` until `run` has ended, or `interrupt` returns its result for data of a
+/// client. `None` if the connection ends before.
 async fn transfer<T>(
     channels: &mut Channels,
     mut inputs: HashMap<u8, mpsc::Sender<Bytes>>,
     outputs: &mut mpsc::Receiver<(u8, Bytes)>,
     run: impl Future<Output = T>,
+    interrupt: impl Fn(u8, &Bytes) -> Option<T>,
     clock: &dyn Clock,
 ) -> Option<T> {
     let mut run = pin!(run);
-    // Data that is not accepted yet. Nothing is received meanwhile.
-    let mut held: Option<(u8, Bytes)> = None;
+    // Messages that are not accepted yet, and their size.
+    let (mut held, mut size) = (VecDeque::new(), 0);
     loop {
         tokio::select! {
             biased;
-            Some((channel, data)) = outputs.recv() => channels.send(channel, &data).await?,
+            Some((channel, data)) = outputs.recv() => send(channels, channel, &data, clock).await?,
             ended = &mut run => {
                 while let Ok((channel, data)) = outputs.try_recv() {
-                    channels.send(channel, &data).await?;
+                    send(channels, channel, &data, clock).await?;
                 }
                 return Some(ended);
             }
-            () = deliver(&inputs, &mut held), if held.is_some() => {}
-            () = clock.sleep(STALL_TIMEOUT), if held.is_some() => return None,
-            message = channels.receive(), if held.is_none() => match message? {
-                Message::Data(channel, data) => held = Some((channel, data)),
-                Message::Close(channel) => drop(inputs.remove(&channel)),
-            },
+            delivered = deliver(&mut inputs, &mut held), if !held.is_empty() => size -= delivered,
+            () = clock.sleep(STALL_TIMEOUT), if size >= MAX_HELD => return None,
+            message = channels.receive(), if size < MAX_HELD => {
+                let message = message?;
+                if let Message::Data(channel, data) = &message
+                    && let Some(result) = interrupt(*channel, data)
+                {
+                    return Some(result);
+                }
+                size += message.size();
+                held.push_back(message);
+                // The client may send without a pause.
+                end_turn().await;
+            }
         }
     }
 }
 
-/// Passes data on when there is room. Data for other channels is dropped.
-async fn deliver(inputs: &HashMap<u8, mpsc::Sender<Bytes>>, held: &mut Option<(u8, Bytes)>) {
-    let input = held.as_ref().and_then(|(channel, _)| inputs.get(channel));
-    let room = match input {
-        Some(input) => input.reserve().await.ok(),
-        None => None,
-    };
-    if let (Some((_, data)), Some(room)) = (held.take(), room) {
-        room.send(data);
+/// Sends data. `None` if the connection is closed, or if the client does not read.
+async fn send(channels: &mut Channels, channel: u8, data: &[u8], clock: &dyn Clock) -> Option<()> {
+    tokio::select! {
+        biased;
+        sent = channels.send(channel, data) => sent,
+        () = clock.sleep(STALL_TIMEOUT) => None,
     }
+}
+
+/// Passes the first message on when there is room, and returns its size. Data for other channels is dropped.
+async fn deliver(inputs: &mut HashMap<u8, mpsc::Sender<Bytes>>, held: &mut VecDeque<Message>) -> usize {
+    if let Some(Message::Data(channel, _)) = held.front()
+        && let Some(input) = inputs.get(channel)
+        && let Ok(room) = input.reserve().await
+        && let Some(Message::Data(_, data)) = held.front()
+    {
+        room.send(data.clone());
+    }
+    let message = held.pop_front();
+    if let Some(Message::Close(channel)) = &message {
+        inputs.remove(channel);
+    }
+    message.map_or(0, |message| message.size())
 }

@@ -14,7 +14,8 @@ use crate::{ApiStatus, Subresource};
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Serves `/` and the paths that are no part of the API: below `/ui`, `/debug` and `/openapi`, and the subresources
-/// `proxy`, `exec`, `attach` and `portforward`. `None` leaves the request to the API server, which responds with 404 except for `/`.
+/// `proxy`, `exec`, `attach` and `portforward`. `None` leaves the request to the API server, which responds with 404 except for
+/// `/`.
 pub type Pages =
     Arc<dyn Fn(Request<Bytes>) -> Option<BoxFuture<Result<Response<ApiBody>, ApiStatus>>> + Send + Sync>;
 

@@ -35,15 +35,14 @@ pub(super) async fn run(shell: &mut Shell, command: &[String], io: &Io) -> Resul
     match (name(program), arguments) {
         ("true" | ":", _) => Ok(0),
         ("false", _) => Ok(1),
-        ("exit", arguments) => {
-            let code = arguments.first().and_then(|code| code.parse::<u8>().ok());
-            Err(Stop::Shell(code.unwrap_or_default().into()))
-        }
-        ("sh" | "ash" | "bash", _) if shell.shells == super::MAX_SHELLS => {
-            shell.fail(io, MISUSE, "sh: too many shells").await
-        }
+        ("exit", arguments) => match arguments.first().map_or(Ok(shell.last), |code| code.parse::<i32>()) {
+            Ok(code) => Err(Stop::Shell(code & 0xff)),
+            Err(_) => {
+                shell.fail(io, MISUSE, "sh: exit: not a number").await?;
+                Err(Stop::Shell(MISUSE))
+            }
+        },
         ("sh" | "ash" | "bash", arguments) => {
-            shell.shells += 1;
             let ended = match arguments {
                 ["-c", script, ..] => shell.script(script, io).await,
                 [] | ["-i" | "-s"] => shell.interactive(io).await,
@@ -53,7 +52,6 @@ pub(super) async fn run(shell: &mut Shell, command: &[String], io: &Io) -> Resul
                         .await
                 }
             };
-            shell.shells -= 1;
             ended.or_else(Stop::contained)
         }
         ("echo", arguments) => {

@@ -177,8 +177,11 @@ impl Lexer<'_> {
                 }
                 '\\' => {
                     self.chars.next();
-                    let escaped = self.chars.next().ok_or(SyntaxError::Incomplete)?;
-                    text.get_or_insert_default().push(escaped);
+                    match self.chars.next().ok_or(SyntaxError::Incomplete)? {
+                        // The line continues.
+                        '\n' => {}
+                        escaped => text.get_or_insert_default().push(escaped),
+                    }
                 }
                 '"' => {
                     self.chars.next();
@@ -209,10 +212,11 @@ impl Lexer<'_> {
                     self.chars.next();
                     let escaped = self.chars.next().ok_or(SyntaxError::Incomplete)?;
                     let text = text.get_or_insert_default();
-                    if !"\"\\$`\n".contains(escaped) {
-                        text.push('\\');
+                    match escaped {
+                        '\n' => {}
+                        '"' | '\\' | '$' | '`' => text.push(escaped),
+                        _ => text.extend(['\\', escaped]),
                     }
-                    text.push(escaped);
                 }
                 plain => {
                     self.chars.next();
@@ -236,7 +240,17 @@ impl Lexer<'_> {
             let script = self.parenthesized()?;
             Part::Command { script: parse_nested(&script, self.depth + 1)?, is_quoted }
         } else if self.chars.next_if_eq(&'{').is_some() {
-            Part::Variable { name: self.until('}')?, is_quoted }
+            let name = self.until('}')?;
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name != "?" && (!name.chars().all(is_name) || !name.starts_with(|c: char| !c.is_ascii_digit()))
+            {
+                return Err(SyntaxError::NotSimulated(format!("${{{name}}}")));
+            }
+            Part::Variable { name, is_quoted }
+        } else if self.chars.next_if_eq(&'?').is_some() {
+            Part::Variable { name: "?".to_owned(), is_quoted }
+        } else if let Some(special) = self.chars.next_if(|c| "#@*!$-".contains(*c) || c.is_ascii_digit()) {
+            return Err(SyntaxError::NotSimulated(format!("${special}")));
         } else {
             let mut name = String::new();
             while let Some(c) = self.chars.next_if(|c| c.is_ascii_alphanumeric() || *c == '_') {

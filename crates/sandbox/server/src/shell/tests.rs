@@ -69,6 +69,11 @@ async fn scripts_print_what_a_shell_prints() {
         ("nothing", "", "exec: \"nothing\": executable file not found in $PATH\n", 127),
         ("echo 'a", "", "sh: syntax error: unexpected end of file\n", 2),
         ("echo a > file", "", "sh: syntax error: > file is not simulated\n", 2),
+        ("false; echo $?; sh -c 'exit 300'; echo ${?}; false; exit", "1\n44\n", "", 1),
+        ("echo a\\\nb \"c\\\nd\"", "ab cd\n", "", 0),
+        ("exit x", "", "sh: exit: not a number\n", 2),
+        ("echo ${NAME:-b}", "", "sh: syntax error: ${NAME:-b} is not simulated\n", 2),
+        ("echo $1", "", "sh: syntax error: $1 is not simulated\n", 2),
         ("done", "", "sh: syntax error: unexpected \"done\"\n", 2),
         ("ls /none", "", "ls: /none: No such file or directory\n", 1),
     ] {
@@ -110,8 +115,12 @@ async fn commands_without_a_shell() {
 /// Scripts that do not end, or whose output or nesting has no limit, fail.
 #[tokio::test]
 async fn limits() {
-    for script in ["while do done", "seq 1000000000 >/dev/null | cat", "for i in $(cat); do echo $i$i; done"]
-    {
+    for script in [
+        "while do done",
+        "for a in $(seq 999); do for b in $(seq 999); do $NONE; done; done",
+        "seq 1000000000 >/dev/null | cat",
+        "for i in $(cat); do echo $i$i; done",
+    ] {
         assert_eq!(run(&["sh", "-c", script], &"x".repeat(MAX_BUFFER)).await.2, MISUSE, "{script}");
     }
     let deep = format!("{}{}", "echo $(".repeat(100_000), ")".repeat(100_000));
@@ -119,5 +128,5 @@ async fn limits() {
     let deep = format!("{}true", "if ".repeat(100_000));
     assert_eq!(run(&["sh", "-c", &deep], "").await.2, MISUSE);
     let (_, err, _) = run(&["sh"], &"sh\n".repeat(100_000)).await;
-    assert!(err.starts_with("sh: too many shells"), "{err}");
+    assert!(err.starts_with("sh: too many commands in each other"), "{err}");
 }

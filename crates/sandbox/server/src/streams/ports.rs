@@ -18,8 +18,8 @@ use tokio::{
 use super::Output;
 use crate::{PodRequest, PodServer};
 
-/// Maximum number of ports of a connection, which has two channels per port.
-pub(super) const MAX: usize = 127;
+/// Maximum number of ports of a connection. It has two channels per port, and messages of each are in memory.
+pub(super) const MAX: usize = 16;
 
 /// Size of buffers.
 const BUFFER: usize = 16 << 10;

@@ -18,8 +18,16 @@ use tokio_tungstenite::{
     },
 };
 
+use crate::executor::end_turn;
+
 /// Maximum size of a message. Clients forward as much as they have read from a socket, up to 1 MiB.
-const MAX_MESSAGE: usize = 4 << 20;
+const MAX_MESSAGE: usize = (1 << 20) + 1;
+
+/// Size of a message in addition to its data.
+const OVERHEAD: usize = 64;
+
+/// Prefix of a protocol that contains a token. kube-apiserver authenticates by it.
+const TOKEN_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Maximum size of a buffer that is allocated before data arrives.
 const READ_BUFFER: usize = 8 << 10;
@@ -36,6 +44,16 @@ pub(super) enum Message {
     Data(u8, Bytes),
     /// End of a channel.
     Close(u8),
+}
+
+impl Message {
+    /// Size of the message in memory.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Data(_, data) => OVERHEAD + data.len(),
+            Self::Close(_) => OVERHEAD,
+        }
+    }
 }
 
 /// Connection with channels.
@@ -61,11 +79,13 @@ pub(super) fn accept(
         return Err(bad());
     }
     let requested = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    let requested: Vec<&str> = requested.flat_map(|value| value.to_str().unwrap_or("?").split(',')).collect();
+    let requested = requested.flat_map(|value| value.to_str().unwrap_or("?").split(',')).map(str::trim);
+    let requested: Vec<&str> = requested.collect();
     let requested = if requested.is_empty() { vec![""] } else { requested };
-    let find = |name: &&str| supported.iter().find(|known| **known == name.trim());
+    let find = |name: &&str| supported.iter().find(|known| **known == *name);
     let unsupported = || {
-        let accepted = supported.join(", ");
+        let (accepted, mut requested) = (supported.join(", "), requested.clone());
+        requested.retain(|name| !name.starts_with(TOKEN_PREFIX));
         let message = format!(
             "unable to upgrade: unable to negotiate protocol: client supports {requested:?}, server accepts [{accepted}]"
         );
@@ -108,9 +128,13 @@ impl Channels {
                 Frame::Binary(data) => data,
                 Frame::Text(text) => text.into(),
                 Frame::Close(_) => return None,
-                _ => continue,
+                _ => Bytes::new(),
             };
-            let Some(channel) = data.first().copied() else { continue };
+            let Some(channel) = data.first().copied() else {
+                // The client may send empty messages without a pause.
+                end_turn().await;
+                continue;
+            };
             data = data.slice(1..);
             if channel != CLOSE || !self.with_close {
                 return Some(Message::Data(channel, data));

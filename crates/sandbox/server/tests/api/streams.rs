@@ -136,6 +136,18 @@ async fn exec_copies_the_streams() {
 }
 
 #[tokio::test]
+async fn input_waits_until_it_is_read_and_control_c_ends_the_process() {
+    let cluster = start(false).await;
+    let path = "p/exec?container=c&command=sh&stdin=true&stdout=true&tty=true";
+    let mut socket = cluster.connect(path, V5).await.unwrap();
+    for typed in ["sleep 1000000\r", "echo a\r", "echo b\r", "\u{3}"] {
+        send(&mut socket, 0, typed).await;
+    }
+    assert_eq!(receive(&mut socket).await, Some((1, "sleep 1000000\r\n".to_owned())));
+    assert_eq!(receive(&mut socket).await.map(exit_code), Some(130));
+}
+
+#[tokio::test]
 async fn attach_runs_the_command_of_the_container() {
     let cluster = start(false).await;
     let mut socket = cluster.connect("p/attach?container=d&stdout=true", V4).await.unwrap();
