@@ -146,7 +146,7 @@ checks! {
     64 Nothing applying::server_side, "`apply --server-side`, conflicts and force";
     65 Nothing patching::label, "`label`, `annotate`";
     66 Nothing creating::others, "`expose`, `autoscale`, `run`, `auth can-i`, `auth whoami`";
-    67 Sandbox observing::logs, "`logs`; `exec` and `port-forward` are not implemented";
+    67 Sandbox observing::logs, "`logs`; `exec` in a simulated process; `port-forward` is refused";
     68 Nothing protocol::watches, "watches: expired resource versions, streaming lists, label changes";
     69 Nothing protocol::two_writers, "concurrent updates; updates without changes";
     70 OwnServer servers::restart, "restart with `--data-dir`";

@@ -164,9 +164,14 @@ pub(super) async fn logs(env: &TestEnv) -> CheckResult {
     env.web().await?;
     let logs = env.run("logs deploy/web").await?;
     logs.prints("*imulated*")?;
-    for line in ["exec deploy/web -- ls", "port-forward deploy/web 0:80"] {
-        let rejected = env.run(line).await?;
-        rejected.exits(1)?.warns("*not implemented*")?;
+    let printed = env.run("exec deploy/web -- echo hello").await?;
+    // Before 1.30, kubectl requires SPDY.
+    if env.version().is_at_least(30) {
+        printed.prints_exactly("hello")?;
+        env.run("exec deploy/web -- false").await?.exits(1)?.warns("command terminated with exit code 1")?;
+    } else {
+        printed.exits(1)?;
     }
+    env.run("port-forward deploy/web 0:80").await?.exits(1)?.warns("*error upgrading connection*")?;
     Ok(())
 }
