@@ -1,9 +1,11 @@
 //! Containers of a pod.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::{
-    ApiStatus, Object,
+    ApiServer, ApiStatus, FieldSelector, Object, Resource, Selection, WatchEvent, WatchStart,
     json::{at, list_at, str_at},
 };
 
@@ -47,7 +49,38 @@ pub fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
     statuses.into_iter().find(|status| str_at(status, &["name"]) == container)
 }
 
-/// `true` if the container runs.
-pub fn is_running(pod: &Object, container: &str) -> bool {
-    status_of(pod, container).is_some_and(|status| at(status, &["state", "running"]).is_some())
+/// `true` if the container runs; `None` stands for the pod.
+pub fn is_running(pod: &Object, container: Option<&str>) -> bool {
+    match container {
+        Some(container) => {
+            status_of(pod, container).is_some_and(|status| at(status, &["state", "running"]).is_some())
+        }
+        None => str_at(pod.value(), &["status", "phase"]) == "Running",
+    }
+}
+
+/// Waits until the container, or without one the pod, does not run any more.
+pub async fn ended(server: Arc<ApiServer>, pod: Arc<Object>, container: Option<String>) {
+    let runs = |now: &Object| now.uid() == pod.uid() && is_running(now, container.as_deref());
+    let Ok(fields) = FieldSelector::parse(&format!("metadata.name={}", pod.name()), Resource::PODS) else {
+        return;
+    };
+    // Begins the watch again when it has expired.
+    loop {
+        // Before the read, so that no change is missed.
+        let start = WatchStart::After(server.revision());
+        match server.get(Resource::PODS, pod.namespace(), pod.name()) {
+            Ok(now) if runs(&now) => {}
+            _ => return,
+        }
+        let selection = Selection { fields: fields.clone(), ..Selection::default() };
+        let mut watcher = server.watch_selected(Resource::PODS, Some(pod.namespace()), selection, start);
+        while let Ok(event) = watcher.next().await {
+            match event {
+                WatchEvent::Added(now) | WatchEvent::Modified(now) if runs(&now) => {}
+                WatchEvent::InitialEventsEnd(_) => {}
+                _ => return,
+            }
+        }
+    }
 }

@@ -1,10 +1,9 @@
 //! Simulated processes of containers: a shell with the commands that the tests of clients run.
 //!
-//! Commands: `cat`, `date`, `dd`, `echo`, `exit`, `false`, `gzip`, `ls`, `printf`, `seq`, `sh`, `sleep`, `tail -f`, `test`,
-//! `true`, `uptime`. Words have quotes, variables of the container's environment and command substitution. Lists, pipes,
+//! [`commands`] has the commands. Words have quotes, variables of the container's environment and command substitution. Lists, pipes,
 //! `for`, `while`, `if` and redirections to the other stream and to `/dev/null` work as in a POSIX shell. There are no
 //! files but `/dev/null`, no background jobs, no functions, no arithmetic and no patterns. An interactive shell prints no
-//! prompt. A terminal echoes its input, and ends it at Control-C and Control-D.
+//! prompt. A terminal echoes its input and ends it at Control-D.
 
 mod commands;
 mod parse;
@@ -19,8 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{executor::end_turn, streams::Output};
 
-/// Maximum number of commands of a process. Without a limit, an endless loop would use the processor until the client
-/// leaves.
+/// Maximum number of commands of a process: an endless loop would use the processor until the client leaves.
 const MAX_COMMANDS: u32 = 10_000;
 
 /// Maximum size of a line, of the words of a command, and of the output that a pipe or a substitution stores.
@@ -85,13 +83,12 @@ impl Process {
             last: 0,
         };
         let ended = match self.program {
-            Program::Command(command) => commands::run(&mut shell, &command, &io).await,
-            Program::Attached(command) if commands::is_known(&command) => {
-                commands::run(&mut shell, &command, &io).await
-            }
-            Program::Attached(_) => {
+            Program::Attached(command) if !commands::is_known(&command) => {
                 shell.copy(&io).await.ok();
                 std::future::pending().await
+            }
+            Program::Command(command) | Program::Attached(command) => {
+                commands::run(&mut shell, &command, &io).await
             }
         };
         ended.unwrap_or_else(|(Stop::Shell(code) | Stop::Process(code))| code)

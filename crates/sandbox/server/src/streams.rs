@@ -18,9 +18,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use kcm_apiserver::{
-    ApiServer, ApiStatus, Connection, FieldSelector, Object, Resource, Selection, Subresource, WatchEvent,
-    WatchStart,
-    containers::{container_of, is_running},
+    ApiServer, ApiStatus, Connection, Object, Resource, Subresource,
+    containers::{container_of, ended, is_running},
     http::response::{self, ApiResponse},
     json::{bool_at, list_at, str_at},
 };
@@ -36,9 +35,9 @@ use crate::{
     shell::{Process, Program},
 };
 
-pub(crate) const STDIN: u8 = 0;
-pub(crate) const STDOUT: u8 = 1;
-pub(crate) const STDERR: u8 = 2;
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
 const ERROR: u8 = 3;
 
 /// Protocols of `exec` and `attach`. From the fourth version on, the result is a Status.
@@ -103,13 +102,11 @@ pub(crate) fn connect(
                 return Ok(response);
             }
         };
-    let fields = FieldSelector::parse(&format!("metadata.name={name}"), Resource::PODS)
-        .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
     let clock = Arc::clone(server.clock());
     let upgrade = hyper::upgrade::on(&mut request);
     let extensions = request.extensions();
     let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
-    let ended = ended(Arc::clone(server), pod, container, fields);
+    let ended = ended(Arc::clone(server), pod, container);
     // Without a socket there is no connection to upgrade.
     let Some(spawner) = extensions.get::<Spawner>() else {
         return Err(ApiStatus::bad_request("Upgrade request required"));
@@ -140,7 +137,7 @@ impl Target {
     ) -> Result<Self, (StatusCode, String)> {
         let options = &connection.options;
         let Some(container) = container else {
-            if str_at(pod.value(), &["status", "phase"]) != "Running" {
+            if !is_running(pod, None) {
                 let name = format!("{}_{}", pod.name(), pod.namespace());
                 return Err((StatusCode::INTERNAL_SERVER_ERROR, format!("pod not found ({name:?})")));
             }
@@ -163,7 +160,7 @@ impl Target {
             return Err((StatusCode::BAD_REQUEST, text.to_owned()));
         }
         let is_attached = connection.subresource == Subresource::Attach;
-        if !is_running(pod, container) {
+        if !is_running(pod, Some(container)) {
             let text = if is_attached {
                 let name = format!("{}_{}", pod.name(), pod.namespace());
                 format!("container {container} not found in pod {name}")
@@ -206,33 +203,6 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
     values.any(|value| value.to_ascii_lowercase().contains("upgrade"))
 }
 
-/// Waits until the container, or without one the pod, does not run any more.
-async fn ended(server: Arc<ApiServer>, pod: Arc<Object>, container: Option<String>, fields: FieldSelector) {
-    let is_running = |now: &Object| match &container {
-        _ if now.uid() != pod.uid() => false,
-        Some(container) => is_running(now, container),
-        None => str_at(now.value(), &["status", "phase"]) == "Running",
-    };
-    // Begins the watch again when it has expired.
-    loop {
-        // Before the read, so that no change is missed.
-        let start = WatchStart::After(server.revision());
-        match server.get(Resource::PODS, pod.namespace(), pod.name()) {
-            Ok(now) if is_running(&now) => {}
-            _ => return,
-        }
-        let selection = Selection { fields: fields.clone(), ..Selection::default() };
-        let mut watcher = server.watch_selected(Resource::PODS, Some(pod.namespace()), selection, start);
-        while let Ok(event) = watcher.next().await {
-            match event {
-                WatchEvent::Added(now) | WatchEvent::Modified(now) if is_running(&now) => {}
-                WatchEvent::InitialEventsEnd(_) => {}
-                _ => return,
-            }
-        }
-    }
-}
-
 /// Serves the streams until the program, the container or the connection has ended.
 async fn serve(
     upgrade: OnUpgrade,
@@ -255,17 +225,18 @@ async fn serve(
                 if output.send((first, Bytes::new())).await.is_err() {
                     return KILLED;
                 }
-                let killed = if is_attached { 0 } else { KILLED };
                 tokio::select! {
-                    code = process.run(stdin, output) => if is_attached { 0 } else { code },
-                    () = ended => killed,
+                    code = process.run(stdin, output) => code,
+                    () = ended => KILLED,
                 }
             };
             let interrupt = |channel, data: &Bytes| {
                 let is_interrupt = is_terminal && channel == STDIN && data.contains(&CONTROL_C);
-                is_interrupt.then_some(if is_attached { 0 } else { INTERRUPTED })
+                is_interrupt.then_some(INTERRUPTED)
             };
             let code = transfer(&mut channels, inputs, &mut outputs, run, interrupt, &*clock).await;
+            // The streams of a container's program have no exit code.
+            let code = code.map(|code| if is_attached { 0 } else { code });
             match code.and_then(|code| result(code, protocol)) {
                 Some(result) => send(&mut channels, ERROR, &result, &*clock).await,
                 None => code.map(drop),

@@ -27,7 +27,7 @@ pub(crate) fn check_scale(config: &Value) -> Result<(), ApiStatus> {
 }
 
 /// Returns the Scale `current` after the apply of `config`, and the managed fields of its object `live`, whose replicas are
-/// at `path` as in `fieldsV1`.
+/// at `path`.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub(crate) fn apply_replicas(
         path.iter().rev().fold(Set::new(), |below, step| {
             let is_end = below.is_empty();
             let mut field = Set::new();
-            set::insert(&mut field, (*step).to_owned(), is_end, below);
+            set::insert(&mut field, set::field_step(step), is_end, below);
             field
         })
     };
@@ -69,7 +69,7 @@ pub(crate) fn apply_replicas(
         if !force {
             let mut conflicts: Vec<_> = others
                 .into_iter()
-                .map(|owner| (owner.in_version(SCALE.0), field(&["f:spec", "f:replicas"])))
+                .map(|owner| (owner.in_version(SCALE.0), field(&["spec", "replicas"])))
                 .collect();
             conflicts.sort_by(|(left, _), (right, _)| left.cmp(right));
             return Err(conflict_status(&conflicts));

@@ -2,16 +2,15 @@
 //!
 //! Upstream counterpart: `LogREST`, `LogLocation`, and `ReadLogs` of the kubelet.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, future::ready, sync::Arc};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     query::Query,
@@ -19,8 +18,8 @@ use super::{
     verbs::ResourceRequest,
 };
 use crate::{
-    ApiStatus, FieldSelector, Object, Selection, WatchEvent, WatchStart, Watcher,
-    containers::{container_of, is_running, status_of},
+    ApiStatus, Object,
+    containers::{container_of, ended, is_running, status_of},
     json::{at, bool_at, str_at},
     validate::path::{Errors, Path},
 };
@@ -105,8 +104,6 @@ impl ResourceRequest<'_> {
         let target = self.target;
         let (server, name) = (self.server, target.name());
         let options = LogOptions::parse(self.query, name, server.config.clock.now())?;
-        // Before the read, so that no change is missed. The revision of the pod may have left the history.
-        let start = WatchStart::After(server.revision());
         let pod = server.get(target.resource(), &target.namespace, name)?;
         let container = container_of(&pod, self.query.get("container"))?;
         if str_at(pod.value(), &["spec", "nodeName"]).is_empty() {
@@ -118,51 +115,21 @@ impl ResourceRequest<'_> {
         let mut text = options.select(&(server.config.logs)(&pod, container), started).into_bytes();
         let is_cut = options.limit.is_some_and(|limit| text.len() >= limit);
         text.truncate(options.limit.unwrap_or(usize::MAX));
-        if !options.follow || options.previous || is_cut || !is_running(&pod, container) {
+        if !options.follow || options.previous || is_cut || !is_running(&pod, Some(container)) {
             return Ok(response::text(text));
         }
-        let fields = FieldSelector::parse_for(&format!("metadata.name={name}"), &target.kind)
-            .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
-        let selection = Selection { fields, ..Selection::default() };
-        let watcher = server.watch_selected(target.resource(), Some(&target.namespace), selection, start);
         let (container, shutdown) = (container.to_owned(), self.shutdown.clone());
-        let follow = Follow { text: Some(text.into()), watcher, container, shutdown };
-        let frames = stream::unfold(follow, async |mut follow| {
-            let text = follow.next().await?;
-            Some((Ok::<_, Infallible>(Frame::data(text)), follow))
-        });
+        let ended = ended(Arc::clone(server), pod, Some(container));
+        let end = async move {
+            tokio::select! {
+                () = ended => {}
+                () = shutdown.cancelled() => {}
+            }
+        };
+        let text = stream::once(ready(Ok::<_, Infallible>(Frame::data(Bytes::from(text)))));
+        let frames = text.chain(stream::once(end).filter_map(|()| ready(None)));
         let (parts, _) = response::text(Bytes::new()).into_parts();
         Ok(ApiResponse::from_parts(parts, StreamBody::new(frames).boxed_unsync()))
-    }
-}
-
-/// Log that ends with its container.
-struct Follow {
-    /// Text that was not sent yet.
-    text: Option<Bytes>,
-    watcher: Watcher,
-    container: String,
-    shutdown: CancellationToken,
-}
-
-impl Follow {
-    /// Returns the text, and then waits for the end of the container.
-    async fn next(&mut self) -> Option<Bytes> {
-        if let Some(text) = self.text.take() {
-            return Some(text);
-        }
-        loop {
-            let event = tokio::select! {
-                event = self.watcher.next() => event,
-                () = self.shutdown.cancelled() => return None,
-            };
-            match event {
-                Ok(WatchEvent::Added(pod) | WatchEvent::Modified(pod))
-                    if is_running(&pod, &self.container) => {}
-                Ok(WatchEvent::InitialEventsEnd(_)) => {}
-                _ => return None,
-            }
-        }
     }
 }
 

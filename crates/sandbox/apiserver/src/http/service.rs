@@ -200,7 +200,7 @@ impl Exchange {
         Self { service, parts, query, route, content, user, received, began, seat }
     }
 
-    fn server(&self) -> &ApiServer {
+    fn server(&self) -> &Arc<ApiServer> {
         &self.service.server
     }
 
@@ -439,7 +439,7 @@ fn verb(method: &Method, target: Option<&Target>, is_resource: bool, query: &Que
 }
 
 async fn dispatch(
-    server: &ApiServer,
+    server: &Arc<ApiServer>,
     cache: Option<Arc<WatchCache>>,
     parts: &Parts,
     route: &Route,

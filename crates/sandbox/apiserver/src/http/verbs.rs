@@ -34,7 +34,7 @@ use crate::{
 
 /// Request for a resource.
 pub(super) struct ResourceRequest<'a> {
-    pub(super) server: &'a ApiServer,
+    pub(super) server: &'a Arc<ApiServer>,
     /// Watch cache that serves lists and watches. `None` if the store does.
     pub(super) cache: Option<Arc<WatchCache>>,
     pub(super) method: &'a Method,

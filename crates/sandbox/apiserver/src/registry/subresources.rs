@@ -26,6 +26,9 @@ use crate::{
 const UPDATE: ManagedFieldsOperation =
     ManagedFieldsOperation::Update { subresource: "scale", served_version: None };
 
+/// Path of the replicas in a Scale and in built-in kinds.
+const REPLICAS: &[&str] = &["spec", "replicas"];
+
 /// Replicas in the Scale of a custom resource that has none, as upstream.
 const NO_REPLICAS: i64 = -2_147_483_648;
 
@@ -124,7 +127,7 @@ impl Registry {
                     "the name of the object ({given}) does not match the name on the URL ({name})"
                 )));
             }
-            let replicas = i64_at(&scale, &["spec", "replicas"]).unwrap_or_default();
+            let replicas = i64_at(&scale, REPLICAS).unwrap_or_default();
             if let (NO_REPLICAS, Some(paths)) = (replicas, paths) {
                 let path = &paths.spec_replicas;
                 return Err(ApiStatus::bad_request(format!(
@@ -143,7 +146,7 @@ impl Registry {
             }
             match paths {
                 Some(paths) => set(&mut object, &ScalePaths::fields(&paths.spec_replicas), replicas),
-                None => set(&mut object, &["spec", "replicas"], replicas),
+                None => set(&mut object, REPLICAS, replicas),
             }
             // Preconditions of the Scale apply to the object.
             for field in ["uid", "resourceVersion"] {
@@ -205,13 +208,7 @@ impl Registry {
             time: &time,
         };
         let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
-        let path: Vec<String> = match paths {
-            Some(paths) => {
-                ScalePaths::fields(&paths.spec_replicas).iter().map(|field| format!("f:{field}")).collect()
-            }
-            None => vec!["f:spec".to_owned(), "f:replicas".to_owned()],
-        };
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let path = paths.map_or_else(|| REPLICAS.to_vec(), |paths| ScalePaths::fields(&paths.spec_replicas));
         self.modify_scale(target, options, ManagedFieldsOperation::Apply, |scale, object| {
             let (scale, managed) = apply::apply_replicas(object, &path, scale, config, writer, force)?;
             apply::take_managed_fields(object);
