@@ -78,6 +78,8 @@ fn run() -> Result<(), TaskError> {
             Ok(manager_soak::Task::parse(flags).ok_or(TaskError::Usage)?.run()?)
         }
         ["explore", flags @ ..] => Ok(explore::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
+        // Started by `explore`.
+        ["explore-worker", words @ ..] => match explore::work(words)?.ok_or(TaskError::Usage)? {},
         ["kubectl-acceptance", flags @ ..] => {
             Ok(kubectl_acceptance::Task::parse(flags).ok_or(TaskError::Usage)?.run()?)
         }

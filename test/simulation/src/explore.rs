@@ -4,7 +4,8 @@ mod progress;
 
 use std::{
     collections::BTreeMap,
-    io,
+    convert::Infallible,
+    io::{self, BufReader},
     ops::ControlFlow,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,7 +13,7 @@ use std::{
 
 use kcm_clock::{Clock, RealClock};
 use kcm_rollout_simulation::{
-    Explorer, Report, Scenario, ScenarioError, SimulationError, Violation, parallel,
+    Explorer, Report, Scenario, ScenarioError, SimulationError, Violation, Workers, parallel, run_parts,
 };
 use thiserror::Error;
 
@@ -21,6 +22,9 @@ use crate::page::{PageError, Table};
 
 /// Folder of the scenarios, from the root of the tree.
 pub const FOLDER: &str = "test/stories/explore";
+
+/// First argument of the processes that explore.
+pub const WORKER: &str = "explore-worker";
 
 /// Folder of the state of explorations, from the root of the tree.
 const STATE: &str = "target/explore";
@@ -93,6 +97,24 @@ pub fn scenarios(tree: &Path) -> Result<BTreeMap<String, Scenario>, TaskError> {
     Ok(scenarios)
 }
 
+/// Processes that explore a scenario.
+pub(crate) fn workers(name: &str, surprises: usize, share: usize) -> Workers {
+    Workers::new(vec![WORKER.to_owned(), name.to_owned(), surprises.to_string(), share.to_string()])
+}
+
+/// Runs the parts that standard input names. `words` follow [`WORKER`]; returns `None` if they make no sense.
+pub fn work(words: &[&str]) -> Result<Option<Infallible>, TaskError> {
+    let [name, surprises, share] = words else { return Ok(None) };
+    let (Ok(surprises), Ok(share)) = (surprises.parse(), share.parse()) else { return Ok(None) };
+    let scenario = scenarios(&tree())?.remove(*name).ok_or_else(|| TaskError::Unknown((*name).to_owned()))?;
+    let explorer = Explorer::new(scenario, surprises)?.with_share(share);
+    Ok(Some(run_parts(&explorer, BufReader::new(io::stdin()), io::stdout())?))
+}
+
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 impl Task {
     /// Parses the words after `explore`; `None` if they make no sense.
     pub fn parse(words: &[&str]) -> Option<Self> {
@@ -114,7 +136,7 @@ impl Task {
 
     /// Explores the scenarios, prints violations, and writes the table of `docs/simulation.md`.
     pub fn run(&self) -> Result<(), TaskError> {
-        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let tree = tree();
         let mut all = scenarios(&tree)?;
         if let Some(unknown) = self.scenarios.iter().find(|name| !all.contains_key(*name)) {
             return Err(TaskError::Unknown(unknown.clone()));
@@ -166,10 +188,12 @@ impl Task {
             }
             Ok::<_, TaskError>(())
         };
+        let (surprises, share) = (self.surprises, self.share);
+        let workers = workers(name, surprises, share);
         let failed = parallel::each(
             left,
             self.jobs,
-            |part| explorer.run_part(*part),
+            |part| workers.run_part(*part).map_err(SimulationError::Children),
             |part, report| show(part, report).map_or_else(ControlFlow::Break, ControlFlow::Continue),
         );
         if let Some(error) = failed {
@@ -189,7 +213,7 @@ impl Task {
         let seconds = progress.seconds();
         Ok(format!(
             "| {name} | {} | {} | {share} | {} | {} | {seconds:.0} s | {:.0} | {} |",
-            explorer.choice_points(),
+            explorer.choice_points().len(),
             self.surprises,
             progress.schedules,
             progress.rejoined,

@@ -19,6 +19,7 @@
 //! | rules for each write | `judge.rs`, `ledger.rs` |
 //! | rules for the end | `effect.rs` |
 //! | smaller scenarios | `shrink.rs` |
+//! | explorations in copies of processes | `copies.rs`, `workers.rs` |
 //!
 //! Processes, network, choice points and exploration are those of `kcm-simulation`. See `docs/simulation.md`.
 //!
@@ -31,6 +32,7 @@ pub use kcm_simulation::{
     Alternative, ExtraRule, Finding, Outcome, Report, SimulationError, Surprise, Violation,
 };
 
+mod copies;
 mod draw;
 mod effect;
 mod judge;
@@ -42,11 +44,15 @@ mod shrink;
 mod simulate;
 mod users;
 mod webhooks;
+mod workers;
 
+pub use copies::run_parts;
 pub use scenario::{
     At, DELETABLE_NAMESPACE, FaultEffect, Incident, ManagerSettings, NAMESPACE, Nodes, PodWebhook, Policy,
     RequestFault, Requests, Scenario, ScenarioError, Strategy, UserAction, Workload, WorkloadKind,
 };
+
+pub use workers::Workers;
 
 /// Exploration of a scenario.
 pub type Explorer = explore::Explorer<Scenario>;

@@ -82,11 +82,11 @@ impl Scenario {
         !(self.incidents.is_empty() && self.faults.is_empty() && self.webhooks.is_empty())
     }
 
-    /// `true` if nothing happens to the managers but that surprises kill them.
-    fn has_only_kills(&self) -> bool {
+    /// `true` if nothing happens to the managers but that `surprises` kill them.
+    fn has_only_kills(&self, surprises: &[Surprise]) -> bool {
         let is_kill =
             |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
-        !self.has_faults() && self.surprises.iter().all(is_kill)
+        !self.has_faults() && surprises.iter().all(is_kill)
     }
 }
 
@@ -94,7 +94,9 @@ impl Schedule for Scenario {
     fn run_guided(&self, guide: Option<Guide>) -> Result<(Outcome, Arc<Choices>), SimulationError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        runtime.block_on(simulate(Arc::new(self.clone()), guide))
+        let (outcome, choices) = runtime.block_on(simulate(Arc::new(self.clone()), guide))?;
+        choices.dispose(runtime);
+        Ok((outcome, choices))
     }
 
     fn with_surprises(&self, surprises: &[Surprise]) -> Self {
@@ -188,7 +190,7 @@ async fn simulate(
     let snapshot = Snapshot::take(&cluster.server, &cluster.scenario);
     let mut effect = snapshot.effect();
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
-    let has_details = cluster.scenario.has_only_kills() && !choices.has_overlap();
+    let has_details = cluster.scenario.has_only_kills(&choices.chosen()) && !choices.has_overlap();
     let mut details = snapshot.details();
     effect.extend((0..cluster.scenario.workloads.len()).map(|at| {
         let details = details.remove(&Workload::name(at)).filter(|_| has_details);
@@ -197,8 +199,10 @@ async fn simulate(
     if let Some(failure) = choices.failure() {
         cluster.judge.find("surprise", failure);
     }
-    let (findings, writes) = (cluster.judge.findings(), cluster.judge.writes());
-    Ok((Outcome { findings, log: cluster.judge.take_log(), writes, effect, ..Outcome::default() }, choices))
+    let (findings, writes, log) =
+        (cluster.judge.findings(), cluster.judge.writes(), cluster.judge.take_log());
+    choices.dispose(cluster);
+    Ok((Outcome { findings, log, writes, effect, ..Outcome::default() }, choices))
 }
 
 impl Cluster {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{faults::FaultEffect, host::Process};
+use super::{explore::Report, faults::FaultEffect, host::Process};
 
 /// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of a pod.
 const LONG: u64 = 4_000;
@@ -84,7 +84,7 @@ pub struct Surprise {
 }
 
 /// A kind of step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepKind {
     Write,
     Read,
@@ -150,7 +150,7 @@ pub fn delay() -> Duration {
 }
 
 /// A choice point of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChoicePoint {
     pub step: Arc<str>,
     pub nth: u32,
@@ -159,28 +159,55 @@ pub struct ChoicePoint {
 }
 
 /// Run that the explored run extends by its last surprise.
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub struct Guide {
     /// Choice points of that run. Empty if there is none.
     pub parent: Arc<[ChoicePoint]>,
     /// `true` if the run ends as soon as it has the fingerprint of its parent again.
     pub reduce: bool,
+    /// Children of the run, which are run at its choice points.
+    pub children: Option<Box<dyn Children>>,
+}
+
+/// Runs the children of a schedule at its choice points, each in a copy of the process.
+pub trait Children: Send {
+    /// Runs the children that have a surprise at this choice point, whose index is `at`. Returns in the process and in each
+    /// copy. Exits at the last choice point.
+    fn run(&mut self, at: usize, point: &ChoicePoint) -> Next;
+
+    /// Returns the result of a schedule that was run to its end, and exits. A schedule that cannot have children has no
+    /// `points`.
+    fn end(&mut self, report: Report, points: Vec<ChoicePoint>) -> !;
+}
+
+/// Continuation of a process after the children at a choice point.
+#[derive(Debug)]
+pub enum Next {
+    /// The default.
+    Continue,
+    /// In a copy: the surprise, and then a run to the end, which is compared with the choice points of the parent.
+    Run(Alternative, Arc<[ChoicePoint]>),
+    /// In a copy: the surprise, and then the children.
+    Extend(Alternative),
 }
 
 /// Decides and records the choices of one run.
 pub struct Choices {
     clock: Arc<dyn Clock>,
     is_on: bool,
-    /// `None` if choice points are not recorded.
-    guide: Option<Guide>,
+    is_recorded: bool,
     state: Mutex<State>,
     rejoined: Notify,
 }
 
 #[derive(Default)]
 struct State {
+    /// `None` if choice points are not recorded.
+    guide: Option<Guide>,
     /// Surprises that have not happened.
     left: Vec<Surprise>,
+    /// Surprises that have happened.
+    chosen: Vec<Surprise>,
     counts: BTreeMap<Arc<str>, u32>,
     points: Vec<ChoicePoint>,
     /// Time at which the effects of the last surprise end.
@@ -226,11 +253,12 @@ fn hash(of: impl Hash) -> u64 {
 
 impl Choices {
     pub fn new(clock: &Arc<dyn Clock>, surprises: &[Surprise], guide: Option<Guide>) -> Arc<Self> {
-        let state = State { left: surprises.to_vec(), ..State::default() };
+        let is_recorded = guide.is_some();
+        let state = State { left: surprises.to_vec(), guide, ..State::default() };
         Arc::new(Self {
             clock: Arc::clone(clock),
-            is_on: guide.is_some() || !surprises.is_empty(),
-            guide,
+            is_on: is_recorded || !surprises.is_empty(),
+            is_recorded,
             state: Mutex::new(state),
             rejoined: Notify::new(),
         })
@@ -255,33 +283,19 @@ impl Choices {
         let count = state.counts.entry(Arc::clone(&step)).or_default();
         *count += 1;
         let nth = *count;
-        let at = state.left.iter().position(|one| *one.step == *step && one.nth == nth);
-        if let Some(guide) = &self.guide {
-            self.record(&mut state, guide, ChoicePoint { step, nth, kind, fingerprint: 0 }, now);
-        }
         state.has_overlap |= kind == StepKind::UserAction && now < state.effects_end;
-        let surprise = state.left.remove(at?);
-        let end = now + Duration::from_millis(surprise.becomes.duration());
-        state.effects_end = state.effects_end.max(end);
-        Some(surprise.becomes)
-    }
-
-    fn record(&self, state: &mut State, guide: &Guide, mut point: ChoicePoint, now: Duration) {
-        point.fingerprint = hash((state.trace.total, now.as_millis() / RESOLUTION.as_millis()));
-        if let Some(of_parent) = guide.parent.get(state.points.len()) {
-            let is_same = of_parent.fingerprint == point.fingerprint
-                && of_parent.nth == point.nth
-                && of_parent.step == point.step;
-            let is_prefix = !state.left.is_empty();
-            if is_prefix && !is_same && state.diverged.is_none() {
-                state.diverged = Some(format!("{} #{}", of_parent.step, of_parent.nth));
-            }
-            if guide.reduce && !is_prefix && is_same && now > state.effects_end + RESOLUTION {
-                state.is_rejoined = true;
-                self.rejoined.notify_one();
-            }
+        if state.record(ChoicePoint { step: Arc::clone(&step), nth, kind, fingerprint: 0 }, now) {
+            self.rejoined.notify_one();
         }
-        state.points.push(point);
+        let at = state.left.iter().position(|one| *one.step == *step && one.nth == nth);
+        let becomes = match at {
+            Some(at) => state.left.remove(at).becomes,
+            None => state.run_children()?,
+        };
+        let end = now + Duration::from_millis(becomes.duration());
+        state.effects_end = state.effects_end.max(end);
+        state.chosen.push(Surprise { step: step.to_string(), nth, becomes });
+        Some(becomes)
     }
 
     /// Waits until the run has done the same steps as its parent, and no effect of its last surprise is left.
@@ -291,14 +305,14 @@ impl Choices {
 
     /// Adds a request of a process, or a response to it, to the trace.
     pub fn trace_request(&self, process: &Process, what: impl Hash) {
-        if self.guide.is_some() {
+        if self.is_recorded {
             self.state.lock().trace.push(&format!("{process:?}"), what);
         }
     }
 
     /// Adds events that a process receives to the trace.
     pub fn trace_received(&self, process: &Process, path: &str, events: usize) {
-        if self.guide.is_some() {
+        if self.is_recorded {
             let mut state = self.state.lock();
             let sequence = format!("{process:?} {path}");
             for _ in 0..events {
@@ -309,7 +323,7 @@ impl Choices {
 
     /// Adds a change of the store to the trace.
     pub fn trace_change(&self, event: &WatchEvent) {
-        if self.guide.is_none() {
+        if !self.is_recorded {
             return;
         }
         let Some(object) = event.object() else { return };
@@ -358,9 +372,68 @@ impl Choices {
         self.state.lock().is_rejoined
     }
 
+    /// Surprises that have happened.
+    pub fn chosen(&self) -> Vec<Surprise> {
+        self.state.lock().chosen.clone()
+    }
+
+    /// Drops a value, unless the process is a copy, which exits soon.
+    pub fn dispose<T>(&self, value: T) {
+        if self.state.lock().guide.as_ref().is_some_and(|guide| guide.children.is_some()) {
+            std::mem::forget(value);
+        }
+    }
+
+    /// Children of the run.
+    pub(super) fn take_children(&self) -> Option<Box<dyn Children>> {
+        self.state.lock().guide.as_mut()?.children.take()
+    }
+
     /// Choice points of the run.
     pub fn take_points(&self) -> Vec<ChoicePoint> {
         std::mem::take(&mut self.state.lock().points)
+    }
+}
+
+impl State {
+    /// Records a choice point. Returns `true` if the run has done the same steps as its parent, and no effect of its last
+    /// surprise is left.
+    fn record(&mut self, mut point: ChoicePoint, now: Duration) -> bool {
+        let Some(guide) = &self.guide else { return false };
+        point.fingerprint = hash((self.trace.total, now.as_millis() / RESOLUTION.as_millis()));
+        let mut is_rejoined = false;
+        if let Some(of_parent) = guide.parent.get(self.points.len()) {
+            let is_same = *of_parent == point;
+            let is_prefix = !self.left.is_empty();
+            if is_prefix && !is_same && self.diverged.is_none() {
+                self.diverged = Some(format!("{} #{}", of_parent.step, of_parent.nth));
+            }
+            is_rejoined = guide.reduce && !is_prefix && is_same && now > self.effects_end + RESOLUTION;
+        }
+        self.is_rejoined |= is_rejoined;
+        self.points.push(point);
+        is_rejoined
+    }
+
+    /// Runs the schedules that have a surprise at the choice point recorded last, each in a copy of the process. Returns the
+    /// surprise in a copy.
+    fn run_children(&mut self) -> Option<Alternative> {
+        let guide = self.guide.as_mut()?;
+        let point = self.points.last()?;
+        match guide.children.as_mut()?.run(self.points.len() - 1, point) {
+            Next::Continue => None,
+            Next::Run(becomes, of_parent) => {
+                guide.parent = of_parent;
+                Some(becomes)
+            }
+            Next::Extend(becomes) => Some(becomes),
+        }
+    }
+}
+
+impl fmt::Debug for Guide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guide").field("reduce", &self.reduce).finish_non_exhaustive()
     }
 }
 

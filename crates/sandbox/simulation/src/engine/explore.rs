@@ -1,9 +1,11 @@
 //! Runs every schedule of a scenario with a bounded number of surprises.
 
-use std::sync::Arc;
+use std::{convert::Infallible, io, sync::Arc};
+
+use serde::{Deserialize, Serialize};
 
 use super::{
-    choices::{Alternative, ChoicePoint, Choices, Guide, Surprise},
+    choices::{Alternative, Children, ChoicePoint, Choices, Guide, Surprise},
     observer::Finding,
     outcome::{Outcome, SimulationError},
 };
@@ -19,6 +21,12 @@ pub trait Schedule: Clone {
 
     /// Compares an outcome with that without surprises. Adds findings to the outcome.
     fn compare(&self, outcome: &mut Outcome, calm: &Outcome);
+}
+
+/// Returns `true` if a child is one of those of which one in `share` is run. `first` is the index of the first choice point of
+/// the children. Their numbers begin differently for each parent, so that the share is even.
+pub fn belongs_to_share(number: usize, first: usize, share: usize) -> bool {
+    (number + first).is_multiple_of(share)
 }
 
 /// A rule in addition to those of the simulation. Returns a description of a violation.
@@ -41,7 +49,7 @@ pub struct Explorer<S> {
 }
 
 /// Result of a part of an exploration.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Number of schedules that were run.
     pub schedules: u64,
@@ -54,7 +62,7 @@ pub struct Report {
 }
 
 /// A schedule that violates rules.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Violation {
     /// Surprises of the schedule.
     pub surprises: Vec<Surprise>,
@@ -102,9 +110,19 @@ impl<S: Schedule> Explorer<S> {
         &self.outcome
     }
 
-    /// Number of choice points of the run without surprises.
-    pub fn choice_points(&self) -> usize {
-        self.points.len()
+    /// Choice points of the run without surprises.
+    pub fn choice_points(&self) -> &Arc<[ChoicePoint]> {
+        &self.points
+    }
+
+    /// Most surprises of a schedule.
+    pub fn surprises(&self) -> usize {
+        self.surprises
+    }
+
+    /// Number of schedules with the most surprises of which one is run.
+    pub fn share(&self) -> usize {
+        self.share
     }
 
     /// Number of parts of the exploration: schedules with one surprise.
@@ -127,7 +145,7 @@ impl<S: Schedule> Explorer<S> {
         let mut report = Report::default();
         let root = self.root();
         if let Some(extension) = root.extensions().nth(part) {
-            let is_of_share = self.surprises > 1 || part.is_multiple_of(self.share);
+            let is_of_share = self.surprises > 1 || belongs_to_share(part, 0, self.share);
             self.run(&root, extension, is_of_share, &mut report)?;
         }
         Ok(report)
@@ -147,39 +165,68 @@ impl<S: Schedule> Explorer<S> {
         let mut surprises = parent.surprises.clone();
         let Some(ChoicePoint { step, nth, .. }) = parent.points.get(at) else { return Ok(()) };
         surprises.push(Surprise { step: step.to_string(), nth: *nth, becomes });
-        let guide = Guide { parent: Arc::clone(&parent.points), reduce: self.reduce };
-        let (mut outcome, choices) = self.schedule(&surprises).run_guided(Some(guide))?;
-        report.schedules += 1;
-        if choices.is_rejoined() && outcome.has_no_findings() {
-            report.rejoined += 1;
-            return Ok(());
-        }
-        self.judge(&mut outcome);
-        if !outcome.has_no_findings() {
-            report.violations.push(Violation { surprises, findings: outcome.findings });
-            return Ok(());
-        }
-        if surprises.len() == self.surprises {
+        let guide = Guide { parent: Arc::clone(&parent.points), reduce: self.reduce, children: None };
+        let (outcome, choices) = self.schedule(&surprises).run_guided(Some(guide))?;
+        let of_schedule = self.judge(outcome, &choices, &surprises);
+        let has_children = surprises.len() < self.surprises && of_schedule.permits_children();
+        report.add(of_schedule);
+        if !has_children {
             return Ok(());
         }
         let is_last = surprises.len() + 1 == self.surprises;
         let child = Parent { surprises, points: choices.take_points().into(), next: at + 1 };
         for (number, extension) in child.extensions().enumerate() {
-            // Parts begin at different numbers, so that the share is even.
-            let is_of_share = !is_last || (number + child.next).is_multiple_of(self.share);
+            let is_of_share = !is_last || belongs_to_share(number, child.next, self.share);
             self.run(&child, extension, is_of_share, report)?;
         }
         Ok(())
     }
 
-    /// Applies the rules for the end that compare runs.
-    fn judge(&self, outcome: &mut Outcome) {
-        if outcome.has_no_findings() {
-            self.scenario.compare(outcome, &self.outcome);
+    /// Runs the scenario without surprises, with its children. Returns only with an error.
+    pub fn run_children(&self, children: Box<dyn Children>) -> Result<Infallible, SimulationError> {
+        let guide = Guide { children: Some(children), reduce: self.reduce, ..Guide::default() };
+        let (outcome, choices) = self.scenario.run_guided(Some(guide))?;
+        // A copy that has run its schedule to the end.
+        let lost = || SimulationError::Children(io::Error::other("the run has no children"));
+        let mut children = choices.take_children().ok_or_else(lost)?;
+        let report = self.judge(outcome, &choices, &choices.chosen());
+        let points = if report.permits_children() { choices.take_points() } else { Vec::new() };
+        children.end(report, points)
+    }
+
+    /// Applies the rules for the end that compare runs. Returns the report of the schedule.
+    fn judge(&self, mut outcome: Outcome, choices: &Choices, surprises: &[Surprise]) -> Report {
+        let mut report = Report { schedules: 1, ..Report::default() };
+        if choices.is_rejoined() && outcome.has_no_findings() {
+            report.rejoined = 1;
+            return report;
         }
-        if let Some(what) = self.extra.and_then(|rule| rule(outcome)) {
+        if outcome.has_no_findings() {
+            self.scenario.compare(&mut outcome, &self.outcome);
+        }
+        if let Some(what) = self.extra.and_then(|rule| rule(&outcome)) {
             outcome.findings.push(Finding { rule: "extra".to_owned(), what });
         }
+        if !outcome.has_no_findings() {
+            let surprises = surprises.to_vec();
+            report.violations.push(Violation { surprises, findings: outcome.findings });
+        }
+        report
+    }
+}
+
+impl Report {
+    /// Adds the report of other schedules.
+    pub fn add(&mut self, other: Self) {
+        self.schedules += other.schedules;
+        self.rejoined += other.rejoined;
+        self.left_out += other.left_out;
+        self.violations.extend(other.violations);
+    }
+
+    /// `true` if a schedule with this report can have children.
+    fn permits_children(&self) -> bool {
+        self.rejoined == 0 && self.violations.is_empty()
     }
 }
 

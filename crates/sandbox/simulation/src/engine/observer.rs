@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Method, request::Parts};
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, WatchStart, Watcher};
+use serde::{Deserialize, Serialize};
 
 use super::host::Process;
 
@@ -41,7 +42,7 @@ pub struct RequestOrigin {
 }
 
 /// Violation of a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Name of the rule, such as `surplus-pods`.
     pub rule: String,

@@ -34,6 +34,9 @@ pub enum SimulationError {
     /// The runtime cannot be built.
     #[error("failed to build a runtime: {0}")]
     Runtime(#[from] std::io::Error),
+    /// The children of a schedule cannot be run.
+    #[error("failed to run the children of a schedule: {0}")]
+    Children(std::io::Error),
     /// The server refuses what every cluster has.
     #[error("failed to set up the cluster: {0}")]
     Cluster(#[from] ApiStatus),

@@ -1,0 +1,87 @@
+//! Processes that run the parts of an exploration in copies of themselves.
+
+use std::{
+    env,
+    io::{self, BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use parking_lot::Mutex;
+
+use crate::Report;
+
+/// Workers of an exploration. Each calls [`run_parts`](crate::run_parts) with its standard input and output.
+#[derive(Debug)]
+pub struct Workers {
+    words: Vec<String>,
+    idle: Mutex<Vec<Worker>>,
+}
+
+impl Workers {
+    /// Workers that run this program with other arguments.
+    pub fn new(words: Vec<String>) -> Self {
+        Self { words, idle: Mutex::default() }
+    }
+
+    /// Runs a part. Several threads can run parts at once.
+    ///
+    /// # Errors
+    ///
+    /// If a worker cannot be started, or fails.
+    pub fn run_part(&self, part: usize) -> io::Result<Report> {
+        let idle = {
+            let mut idle = self.idle.lock();
+            let at = idle.iter().position(|worker| worker.next <= part);
+            // One that is past the part is replaced.
+            at.map(|at| idle.swap_remove(at)).or_else(|| idle.pop())
+        };
+        let mut worker = match idle.filter(|worker| worker.next <= part) {
+            Some(worker) => worker,
+            None => Worker::start(Command::new(env::current_exe()?).args(&self.words))?,
+        };
+        let report = worker.run_part(part)?;
+        if report.schedules + report.left_out == 0 {
+            return Err(io::Error::other(format!("a worker has run no schedule of part {part}")));
+        }
+        self.idle.lock().push(worker);
+        Ok(report)
+    }
+}
+
+/// A process that runs parts in ascending order.
+#[derive(Debug)]
+struct Worker {
+    process: Child,
+    requests: ChildStdin,
+    reports: BufReader<ChildStdout>,
+    /// Lowest number of a part that the process can still run.
+    next: usize,
+}
+
+impl Worker {
+    fn start(command: &mut Command) -> io::Result<Self> {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let pipes = process.stdin.take().zip(process.stdout.take());
+        let (requests, reports) = pipes.ok_or_else(|| io::Error::other("a worker has no pipes"))?;
+        Ok(Self { process, requests, reports: BufReader::new(reports), next: 0 })
+    }
+
+    fn run_part(&mut self, part: usize) -> io::Result<Report> {
+        writeln!(self.requests, "{part}")?;
+        let mut line = String::new();
+        if self.reports.read_line(&mut line)? == 0 {
+            let status = self.process.wait()?;
+            return Err(io::Error::other(format!("a worker failed at part {part}: {status}")));
+        }
+        self.next = part + 1;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Its copies exit before their next child.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

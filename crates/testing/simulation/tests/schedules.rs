@@ -1,0 +1,180 @@
+//! Every schedule with one surprise of the scenarios in `test/stories/explore`, or an even share of them. The test has no
+//! harness, because the processes that explore must have a single thread.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    io::{self, BufReader},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use kcm_rollout_simulation::{Explorer, Outcome, Report, Scenario, Workers, parallel, run_parts};
+
+/// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
+const SHARE: usize = if cfg!(debug_assertions) { 500 } else { 4 };
+
+/// Choice points that each scenario must have.
+const CHOICE_POINTS: usize = 150;
+
+/// First argument of a process that explores.
+const WORKER: &str = "explore-worker";
+
+const TESTS: [(&str, fn()); 3] = [
+    ("schedules_with_one_surprise_violate_no_rule", schedules_with_one_surprise_violate_no_rule),
+    ("copies_do_the_same_as_repetitions", copies_do_the_same_as_repetitions),
+    ("reduction_finds_the_same_violations", reduction_finds_the_same_violations),
+];
+
+fn main() {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let [WORKER, scenario, rule, reduction, surprises, share] =
+        *words.iter().map(String::as_str).collect::<Vec<_>>()
+    {
+        let task = Exploration {
+            scenario: scenario.to_owned(),
+            has_rule: rule == "true",
+            is_reduced: reduction == "true",
+            surprises: surprises.parse().unwrap(),
+            share: share.parse().unwrap(),
+        };
+        let Err(error) = run_parts(&task.explorer(), BufReader::new(io::stdin()), io::stdout());
+        panic!("{error}");
+    }
+    let filter = words.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
+    for (name, test) in TESTS {
+        if words.iter().any(|word| word == "--list") {
+            println!("{name}: test");
+        } else if name.contains(filter) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../test/stories/explore")
+}
+
+fn share() -> usize {
+    env::var("EXPLORE_SHARE").map_or(SHARE, |share| share.parse().unwrap())
+}
+
+/// An exploration of a scenario.
+#[derive(Debug, Clone)]
+struct Exploration {
+    scenario: String,
+    /// `true` if [`conflicts`] is a rule.
+    has_rule: bool,
+    is_reduced: bool,
+    surprises: usize,
+    share: usize,
+}
+
+impl Exploration {
+    fn new(scenario: &str, surprises: usize, share: usize) -> Self {
+        Self { scenario: scenario.to_owned(), has_rule: false, is_reduced: true, surprises, share }
+    }
+
+    fn with_conflicts(self) -> Self {
+        Self { has_rule: true, ..self }
+    }
+
+    fn without_reduction(self) -> Self {
+        Self { is_reduced: false, ..self }
+    }
+
+    fn explorer(&self) -> Explorer {
+        let scenario = Scenario::read(&folder().join(format!("{}.yaml", self.scenario))).unwrap();
+        let explorer = Explorer::new(scenario, self.surprises).unwrap().with_share(self.share);
+        let explorer = if self.has_rule { explorer.with_rule(conflicts) } else { explorer };
+        if self.is_reduced { explorer } else { explorer.without_reduction() }
+    }
+
+    /// Processes that explore.
+    fn workers(&self) -> Workers {
+        let Self { scenario, has_rule, is_reduced, surprises, share } = self;
+        Workers::new(vec![
+            WORKER.to_owned(),
+            scenario.clone(),
+            has_rule.to_string(),
+            is_reduced.to_string(),
+            surprises.to_string(),
+            share.to_string(),
+        ])
+    }
+
+    /// Runs parts of the exploration.
+    fn run(&self, parts: impl Iterator<Item = usize> + Send) -> Report {
+        let (mut sum, workers) = (Report::default(), self.workers());
+        parallel::each(
+            parts,
+            parallel::available(),
+            |part| workers.run_part(*part).unwrap(),
+            |_, report| {
+                sum.add(report);
+                ControlFlow::<()>::Continue(())
+            },
+        );
+        sum
+    }
+}
+
+fn schedules_with_one_surprise_violate_no_rule() {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 24, "{} scenarios", files.len());
+    let mut problems = String::new();
+    for file in files {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        let exploration = Exploration::new(&name, 1, share());
+        let explorer = exploration.explorer();
+        assert!(explorer.outcome().has_no_findings(), "{name}: {}", explorer.outcome());
+        let points = explorer.choice_points().len();
+        assert!(points >= CHOICE_POINTS, "{name} has {points} choice points");
+        let report = exploration.run(0..explorer.parts());
+        assert_eq!(report.schedules + report.left_out, explorer.parts() as u64, "{name}");
+        for violation in report.violations {
+            problems += &format!("{name}: {violation:?}\n");
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+/// Resources of writes with an outdated resource version. They depend on the order of events.
+fn conflicts(outcome: &Outcome) -> Option<String> {
+    let lines = outcome.log.iter().filter(|line| line.contains(" 409 at "));
+    let resources: BTreeSet<&str> = lines.filter_map(|line| line.split_whitespace().nth(3)).collect();
+    (!resources.is_empty()).then(|| resources.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+fn copies_do_the_same_as_repetitions() {
+    for (name, surprises, share, parts) in [("recreate", 1, 40, 0..400), ("rolling-update", 2, 100, 500..502)]
+    {
+        let exploration = Exploration::new(name, surprises, share).with_conflicts();
+        let (explorer, workers) = (exploration.explorer(), exploration.workers());
+        for part in parts {
+            let (repeated, copied) = (explorer.run_part(part).unwrap(), workers.run_part(part).unwrap());
+            assert_eq!(copied, repeated, "{name}, part {part}");
+        }
+    }
+}
+
+fn reduction_finds_the_same_violations() {
+    for name in ["replica-set-alone", "recreate"] {
+        let exploration = Exploration::new(name, 1, 20).with_conflicts();
+        let parts = exploration.explorer().parts();
+        let violations = |exploration: Exploration| -> (BTreeSet<String>, u64) {
+            let report = exploration.run(0..parts);
+            let findings = report.violations.iter().flat_map(|violation| &violation.findings);
+            (findings.map(ToString::to_string).collect(), report.rejoined)
+        };
+        let (complete, none) = violations(exploration.clone().without_reduction());
+        let (reduced, rejoined) = violations(exploration);
+        assert!(!complete.is_empty() && rejoined > 0, "{name}: {complete:?}, {rejoined} rejoined");
+        assert_eq!(none, 0);
+        assert_eq!(reduced, complete, "{name}");
+    }
+}
