@@ -1,16 +1,16 @@
 //! Searches the bug that the environment names, in a build with planted bugs. Started by `cargo xtask planted-bugs`.
 
-use std::{env, process::ExitCode};
+use std::{env, error::Error, process::ExitCode};
 
-use simulation_tasks::planted_bugs::find;
+use simulation_tasks::{
+    explore::{WORKER, work},
+    planted_bugs::find,
+};
+
+const USAGE: &str = "Usage: find-planted-bug JOBS SEEDS";
 
 fn main() -> ExitCode {
-    let numbers: Vec<u64> = env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let [jobs, seeds] = numbers[..] else {
-        eprintln!("Usage: find-planted-bug JOBS SEEDS");
-        return ExitCode::FAILURE;
-    };
-    match find(usize::try_from(jobs).unwrap_or(1), seeds) {
+    match run() {
         Ok(line) => {
             println!("{line}");
             ExitCode::SUCCESS
@@ -19,5 +19,16 @@ fn main() -> ExitCode {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run() -> Result<String, Box<dyn Error>> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        // Started by the search itself.
+        [WORKER, words @ ..] => match work(words)?.ok_or(USAGE)? {},
+        [jobs, seeds] => Ok(find(jobs.parse()?, seeds.parse()?)?),
+        _ => Err(USAGE.into()),
     }
 }

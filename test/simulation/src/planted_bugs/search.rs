@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use kcm_rollout_simulation::{Explorer, Finding, SimulationError, parallel};
+use kcm_rollout_simulation::{Explorer, Finding, SimulationError, Workers, parallel};
 
 use super::{TaskError, tree};
 use crate::{explore, simulate};
@@ -13,9 +13,9 @@ const SURPRISES: usize = 2;
 /// One in this number of the schedules with two surprises is run.
 const SHARE: usize = 250;
 
-/// Schedules that are run before the first of those that violate a rule is taken, so that the result does not depend on the
+/// Parts that are run before the first of those that violate a rule is taken, so that the result does not depend on the
 /// speed of the threads.
-const BATCH: usize = 32;
+const BATCH: usize = 1024;
 
 /// Runs seeds until a rule is violated.
 pub(super) fn by_seed(jobs: usize, seeds: u64) -> Result<Option<String>, SimulationError> {
@@ -46,31 +46,52 @@ pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
             }
             explorers.push((&**name, explorer));
         }
-        if let Some(found) = explore_all(&explorers, jobs)? {
+        if let Some(found) = explore_all(&explorers, (surprises, share), jobs)? {
             return Ok(Some(found));
         }
     }
     Ok(None)
 }
 
-/// Runs parts of all explorations until a rule is violated. Consecutive parts of an exploration are run far from each other,
+/// A part of the exploration of a scenario.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    scenario: &'a str,
+    workers: &'a Workers,
+    number: usize,
+}
+
+/// Runs parts of all explorations until a rule is violated. Consecutive parts of an exploration are in different batches,
 /// because most bugs need a surprise in a certain phase.
-fn explore_all(explorers: &[(&str, Explorer)], jobs: usize) -> Result<Option<String>, SimulationError> {
-    let mut parts: Vec<(u64, &str, &Explorer, usize)> = Vec::new();
-    for (name, explorer) in explorers {
+fn explore_all(
+    explorers: &[(&str, Explorer)],
+    (surprises, share): (usize, usize),
+    jobs: usize,
+) -> Result<Option<String>, SimulationError> {
+    let explorers: Vec<_> = explorers
+        .iter()
+        .map(|(scenario, explorer)| {
+            (*scenario, explore::workers(scenario, surprises, share), explorer.parts())
+        })
+        .collect();
+    let mut parts = Vec::new();
+    for (scenario, workers, count) in &explorers {
         let order = |part: usize| (part as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        parts.extend((0..explorer.parts()).map(|part| (order(part), *name, explorer, part)));
+        parts.extend((0..*count).map(|number| (order(number), Part { scenario, workers, number })));
     }
-    parts.sort_by_key(|(order, name, ..)| (*order, *name));
-    for batch in parts.chunks(BATCH) {
+    parts.sort_by_key(|(order, part)| (*order, part.scenario));
+    for batch in parts.chunks_mut(BATCH) {
+        // A worker runs parts in ascending order.
+        batch.sort_by_key(|(_, part)| (part.scenario, part.number));
         let mut violations = BTreeMap::new();
         let failed = parallel::each(
             batch.iter().enumerate(),
             jobs,
-            |(_, (.., explorer, part))| explorer.run_part(*part),
-            |(at, (_, name, ..)), report| match report {
+            |(_, (_, part))| part.workers.run_part(part.number).map_err(SimulationError::Children),
+            |(at, (_, part)), report| match report {
                 Ok(report) => {
-                    violations.extend(report.violations.into_iter().next().map(|first| (at, (*name, first))));
+                    let first = report.violations.into_iter().next();
+                    violations.extend(first.map(|first| (at, (part.scenario, first))));
                     ControlFlow::Continue(())
                 }
                 Err(error) => ControlFlow::Break(error),
@@ -79,8 +100,8 @@ fn explore_all(explorers: &[(&str, Explorer)], jobs: usize) -> Result<Option<Str
         if let Some(error) = failed {
             return Err(error);
         }
-        if let Some((_, (name, first))) = violations.into_iter().next() {
-            return Ok(found(name, first.surprises.len(), &first.findings));
+        if let Some((_, (scenario, first))) = violations.into_iter().next() {
+            return Ok(found(scenario, first.surprises.len(), &first.findings));
         }
     }
     Ok(None)
