@@ -83,8 +83,11 @@ pub enum CreateError {
 }
 
 /// Objects that one sync creates.
-struct Batch<'a, C> {
+struct Batch<'a, K, C> {
+    objects: &'a OwnedObjects<K>,
     owner: &'a OwnerIdentity,
+    /// Key of the owner.
+    key: ObjectKey,
     creation: &'a C,
     /// Names that were pending before, and names that this sync has generated. The cache may not contain their objects.
     names: Mutex<HashSet<Arc<str>>>,
@@ -128,7 +131,9 @@ impl<K: Object> OwnedObjects<K> {
         let now = self.clock.monotonic();
         let pending = self.own_writes.names.pending(&key, &owner.uid);
         let batch = Batch {
+            objects: self,
             owner,
+            key: key.clone(),
             creation,
             names: Mutex::new(pending.iter().map(|(name, _)| Arc::clone(name)).collect()),
             has_objects: AtomicBool::new(false),
@@ -144,9 +149,9 @@ impl<K: Object> OwnedObjects<K> {
         let create = || {
             let name = match names.next().flatten() {
                 Some((name, attempts)) => Name::new(owner, &name, Some(attempts)),
-                None => self.generate_name(&batch),
+                None => batch.generate_name(),
             };
-            self.create_one(&batch, name)
+            batch.create_one(name)
         };
         let (created, failed) = slow_start_batch(requests, SLOW_START_INITIAL_BATCH_SIZE, create).await;
         // No watch event arrives for objects whose creation failed or was skipped.
@@ -166,80 +171,80 @@ impl<K: Object> OwnedObjects<K> {
             },
         }
     }
+}
 
+impl<K: Object, C: Creation<K>> Batch<'_, K, C> {
     /// Generates a name that this sync has not used and no cached object has.
-    fn generate_name<C: Creation<K>>(&self, Batch { owner, creation, names, .. }: &Batch<'_, C>) -> Name {
-        let generate = || -> Arc<str> { generate_name(&*self.random, creation.generate_name()).into() };
+    fn generate_name(&self) -> Name {
+        let generate =
+            || -> Arc<str> { generate_name(&*self.objects.random, self.creation.generate_name()).into() };
         let mut name = generate();
         for _ in 1..MAX_NAMES {
-            let is_free = self.cache.get(&Name::new(owner, &name, None).key).is_none();
-            if is_free && names.lock().insert(Arc::clone(&name)) {
+            let is_free = self.objects.cache.get(&Name::new(self.owner, &name, None).key).is_none();
+            if is_free && self.names.lock().insert(Arc::clone(&name)) {
                 break;
             }
             name = generate();
         }
-        Name::new(owner, &name, None)
+        Name::new(self.owner, &name, None)
     }
 
-    async fn create_one<C: Creation<K>>(&self, batch: &Batch<'_, C>, mut name: Name) -> Result<(), ApiError> {
-        match self.request(batch, &mut name).await {
+    async fn create_one(&self, mut name: Name) -> Result<(), ApiError> {
+        match self.request(&mut name).await {
             Ok(object) => {
-                batch.has_objects.store(true, Ordering::Relaxed);
-                let (owner, version) = (batch.owner, object.resource_version_str());
-                let is_awaited = batch.is_owned(&*object) && batch.is_newer(version);
-                self.own_writes.created(&owner.key(), &owner.uid, self.resource, version, is_awaited);
-                batch.creation.created(&object);
+                self.has_objects.store(true, Ordering::Relaxed);
+                let version = object.resource_version_str();
+                let is_awaited = self.is_owned(&object) && self.is_newer(version);
+                let OwnedObjects { own_writes, resource, .. } = self.objects;
+                own_writes.created(&self.key, &self.owner.uid, *resource, version, is_awaited);
+                self.creation.created(&object);
                 Ok(())
             }
             // No object can be created in this namespace any more. The expectation is kept, so that the create is not
             // repeated until the namespace is deleted (US-5.4).
             Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
-                let error = without_suffix(error, &name.key.name, batch.creation.generate_name());
-                batch.creation.failed(&name.key, &error);
+                let error = without_suffix(error, &name.key.name, self.creation.generate_name());
+                self.creation.failed(&name.key, &error);
                 Err(error)
             }
         }
     }
 
     /// Requests an object until it exists or a request fails. Replaces `name` if it belongs to another object.
-    async fn request<C: Creation<K>>(
-        &self,
-        batch: &Batch<'_, C>,
-        name: &mut Name,
-    ) -> Result<Arc<K>, ApiError> {
-        let owner = batch.owner;
-        let now = self.clock.monotonic();
+    async fn request(&self, name: &mut Name) -> Result<Arc<K>, ApiError> {
+        let OwnedObjects { clock, own_writes, .. } = self.objects;
+        let now = clock.monotonic();
         if name.earlier.as_ref().is_some_and(|attempts| attempts.next_step(now) == NextStep::LookUp) {
-            let existing = self.existing(&name.key, batch).await?;
+            let existing = self.existing(&name.key).await?;
             debug!(object = %name.key, ?existing, "Looked up object with a pending name");
             match existing {
-                Existing::Ours(object) => return Ok(self.created_before(owner, name, object)),
-                Existing::NotOurs | Existing::Gone => self.replace_name(batch, name),
+                Existing::Ours(object) => return Ok(self.created_before(name, object)),
+                Existing::NotOurs | Existing::Gone => self.replace_name(name),
             }
         }
         let mut requests = 1;
         loop {
-            let names = &self.own_writes.names;
-            let earlier = names.requested(&owner.key(), &owner.uid, &name.key.name, self.clock.monotonic());
-            let error = match batch.creation.create(&name.key).await {
+            let names = &own_writes.names;
+            let earlier = names.requested(&self.key, &self.owner.uid, &name.key.name, clock.monotonic());
+            let error = match self.creation.create(&name.key).await {
                 Ok(object) => {
-                    names.remove(&owner.key(), &name.key.name);
+                    names.remove(&self.key, &name.key.name);
                     return Ok(Arc::new(object));
                 }
                 Err(error) => error,
             };
             if !error.is_already_exists() {
-                self.failed(batch, name, earlier, &error);
+                self.failed(name, earlier, &error);
                 return Err(error);
             }
-            let existing = self.existing(&name.key, batch).await?;
+            let existing = self.existing(&name.key).await?;
             debug!(object = %name.key, ?existing, "Object already exists");
             match existing {
-                Existing::Ours(object) => return Ok(self.created_before(owner, name, object)),
-                Existing::NotOurs => self.replace_name(batch, name),
+                Existing::Ours(object) => return Ok(self.created_before(name, object)),
+                Existing::NotOurs => self.replace_name(name),
                 // This request has not taken effect.
-                Existing::Gone => self.failed(batch, name, earlier, &error),
+                Existing::Gone => self.failed(name, earlier, &error),
             }
             if requests == MAX_NAMES {
                 return Err(error);
@@ -249,60 +254,45 @@ impl<K: Object> OwnedObjects<K> {
     }
 
     /// Records that the object of `name` was created by an earlier request.
-    fn created_before(&self, owner: &OwnerIdentity, name: &Name, object: Arc<K>) -> Arc<K> {
-        self.own_writes.names.remove(&owner.key(), &name.key.name);
+    fn created_before(&self, name: &Name, object: Arc<K>) -> Arc<K> {
+        let own_writes = &self.objects.own_writes;
+        own_writes.names.remove(&self.key, &name.key.name);
         if name.earlier.is_some() {
             // If the event is still to come, it lowers the expectation again. This is harmless, because the next sync waits
             // for the version of this object. An expectation that is not lowered would block the owner until it expires.
-            self.own_writes.expectations.creation_observed(&owner.key());
+            own_writes.expectations.creation_observed(&self.key);
         }
         object
     }
 
     /// Records that the last request for a name failed. A definite refusal has not taken effect and never will.
-    fn failed<C: Creation<K>>(
-        &self,
-        batch: &Batch<'_, C>,
-        name: &Name,
-        earlier: Option<Attempts>,
-        error: &ApiError,
-    ) {
+    fn failed(&self, name: &Name, earlier: Option<Attempts>, error: &ApiError) {
         let is_taken = error.is_already_exists() && !error.may_have_taken_effect();
         let is_unresolved = !is_taken && !error.is_definite_refusal();
-        let (name, base) = (&name.key.name, batch.creation.generate_name());
+        let (name, base) = (&name.key.name, self.creation.generate_name());
         let unresolved = is_unresolved.then(|| without_suffix(error.clone(), name, base).to_string().into());
-        let now = self.clock.monotonic();
-        self.own_writes.names.failed(&batch.owner.key(), name, earlier, unresolved, now);
+        let now = self.objects.clock.monotonic();
+        self.objects.own_writes.names.failed(&self.key, name, earlier, unresolved, now);
     }
 
-    fn replace_name<C: Creation<K>>(&self, batch: &Batch<'_, C>, name: &mut Name) {
-        self.own_writes.names.remove(&batch.owner.key(), &name.key.name);
-        *name = self.generate_name(batch);
+    fn replace_name(&self, name: &mut Name) {
+        self.objects.own_writes.names.remove(&self.key, &name.key.name);
+        *name = self.generate_name();
     }
 
     /// Reads the object that has the name of an object to create, from the cache if possible.
-    async fn existing<C: Creation<K>>(
-        &self,
-        key: &ObjectKey,
-        batch: &Batch<'_, C>,
-    ) -> Result<Existing<K>, ApiError> {
-        let cached = self.cache.get(key);
-        let object = match cached {
+    async fn existing(&self, key: &ObjectKey) -> Result<Existing<K>, ApiError> {
+        let object = match self.objects.cache.get(key) {
             Some(object) => Some(object),
-            None => batch.creation.find(key).await?.map(Arc::new),
+            None => self.creation.find(key).await?.map(Arc::new),
         };
         let Some(object) = object else { return Ok(Existing::Gone) };
-        let is_ours = batch.is_owned(&*object) && !object.is_being_deleted();
+        let is_ours = self.is_owned(&object) && !object.is_being_deleted();
         Ok(if is_ours { Existing::Ours(object) } else { Existing::NotOurs })
     }
-}
 
-impl<C> Batch<'_, C> {
     /// Returns `true` if the object has this controller, or is an orphan that the next sync adopts.
-    fn is_owned<K: Object>(&self, object: &K) -> bool
-    where
-        C: Creation<K>,
-    {
+    fn is_owned(&self, object: &K) -> bool {
         match object.controller() {
             Some(controller) => *controller.uid == *self.owner.uid,
             None => self.creation.adopts(object),
