@@ -85,7 +85,8 @@ impl Syncer {
             && error.is_none()
             && only_generation_differs(&view.replica_set.status, &status);
         if is_deferred {
-            return Ok(self.requeue(&view.replica_set, &view, now));
+            let next = self.next_availability(&view.replica_set, &view, now);
+            return Ok(next.map_or(Requeue::Done, Requeue::After));
         }
         // The status of a sync that failed waits here, as upstream's: a sync at its turn would repeat the failed requests.
         if error.is_some() || status == view.replica_set.status {
@@ -103,8 +104,8 @@ impl Syncer {
             version,
         );
 
-        let Some(source) = error else { return Ok(self.requeue(&updated, &view, now)) };
         let next_availability = self.next_availability(&updated, &view, now);
+        let Some(source) = error else { return Ok(next_availability.map_or(Requeue::Done, Requeue::After)) };
         match retry_after {
             Some(delay) => Ok(Requeue::After(next_availability.map_or(delay, |next| next.min(delay)))),
             None => Err(SyncError::Manage { source, next_availability }),
@@ -145,13 +146,8 @@ impl Syncer {
         view
     }
 
-    /// Requeues the key at the time at which the next pod becomes available.
-    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Requeue {
-        let Some(fallback) = awaited_time(updated) else { return Requeue::Done };
-        Requeue::After(self.next_availability(updated, view, evaluated_at).unwrap_or(fallback))
-    }
-
-    /// Returns the time until the next pod becomes available, which no event reports.
+    /// Returns the time until the next pod becomes available, which no event reports, or `minReadySeconds` if the time is not
+    /// known.
     ///
     /// `evaluated_at` is the time of the status. The result is relative to the current time.
     ///
@@ -162,17 +158,15 @@ impl Syncer {
         view: &View,
         evaluated_at: Timestamp,
     ) -> Option<Duration> {
-        awaited_time(updated)?;
+        let (min_ready_seconds, status) = (updated.spec.min_ready_seconds, &updated.status);
+        let seconds = u64::try_from(min_ready_seconds).ok().filter(|seconds| *seconds > 0)?;
+        if status.ready_replicas == status.available_replicas {
+            return None;
+        }
         let pods = view.active.iter().map(|pod| &**pod);
-        min_next_pod_availability(pods, updated.spec.min_ready_seconds, evaluated_at, self.clock.now())
+        min_next_pod_availability(pods, min_ready_seconds, evaluated_at, self.clock.now())
+            .or(Some(Duration::from_secs(seconds)))
     }
-}
-
-/// Returns `minReadySeconds`, if a ready pod is not available yet.
-fn awaited_time(updated: &ReplicaSet) -> Option<Duration> {
-    let seconds = u64::try_from(updated.spec.min_ready_seconds).ok().filter(|seconds| *seconds > 0)?;
-    let all_available = updated.status.ready_replicas == updated.status.available_replicas;
-    (!all_available).then_some(Duration::from_secs(seconds))
 }
 
 /// Adopts and releases pods of one owner.
