@@ -36,15 +36,16 @@ pub use notice::Notice;
 pub use outcome::{BlockedOn, ProgressCheck, SyncOutcome};
 pub use reason::Reason;
 
-pub(crate) use builder::{Interrupt, PlanBuilder};
 #[cfg(test)]
-pub(crate) use builder::{PlanResult, Requires};
+pub(crate) use builder::PlanResult;
+pub(crate) use builder::{Interrupt, PlanBuilder, Requires};
 
 use std::fmt;
 
 use kcm_clock::Timestamp;
 use kcm_runtime::Requeue;
 
+use self::sync_deployment::sync_deployment;
 use crate::{error::SyncError, view::View};
 
 /// Writes and events of a sync, in the order in which they must be performed.
@@ -74,7 +75,13 @@ pub enum PlanEnd {
 /// failure, and calls again with their results, until the plan is [`PlanEnd::Done`] and no new action has failed.
 pub fn plan(view: &View, results: &[ActionResult], now: Timestamp) -> Plan {
     let mut builder = PlanBuilder::new(view, results, now);
-    let end = match sync_deployment::sync_deployment(&mut builder) {
+    let mut outcome = sync_deployment(&mut builder);
+    if !matches!(outcome, Err(Interrupt::ResultRequired)) {
+        // A sync that fails also writes its deferred status: upstream wrote it before the failure.
+        let written = builder.write_deferred_status(Requires::Success);
+        outcome = outcome.and_then(|outcome| written.map(|()| outcome));
+    }
+    let end = match outcome {
         Ok(outcome) => {
             PlanEnd::Done(Ok(SyncOutcome { ignored_error: builder.ignored_error.take(), ..outcome }))
         }

@@ -55,17 +55,15 @@ impl Syncer {
     /// If the plan ends with an error. Writes that were performed before are not undone.
     async fn plan_and_perform(&self, view: &View, now: Timestamp) -> Result<SyncOutcome, SyncError> {
         let deployment = view.deployment.metadata.key();
-        let mut performed = Vec::new();
-        let mut results = Vec::new();
+        let (mut performed, mut results) = (Vec::new(), Vec::new());
         loop {
             let Plan { mut actions, notices, end } = plan(view, &results, now);
             debug_assert!(
-                actions.len() >= performed.len() && actions[..performed.len()] == *performed,
+                actions.starts_with(&performed),
                 "a plan with more results must begin with the same actions"
             );
             let mut succeeded = true;
-            let known = results.len().min(actions.len());
-            for planned in &actions[known..] {
+            for planned in actions.iter().skip(results.len()) {
                 let result = self.executor.perform(&deployment, planned).await;
                 succeeded = !result.is_failure();
                 results.push(result);
@@ -73,15 +71,14 @@ impl Syncer {
                     break;
                 }
             }
-            match end {
-                PlanEnd::Done(outcome) if succeeded => {
-                    if outcome.is_ok() && !actions.iter().any(|planned| planned.action.is_status_update()) {
-                        self.executor.status_turns.give_back(&deployment);
-                    }
-                    notices.iter().for_each(log_notice);
-                    return outcome;
+            if let PlanEnd::Done(outcome) = end
+                && succeeded
+            {
+                if outcome.is_ok() && !actions.iter().any(|planned| planned.action.is_status_update()) {
+                    self.executor.status_turns.give_back(&deployment);
                 }
-                _ => {}
+                notices.iter().for_each(log_notice);
+                return outcome;
             }
             actions.truncate(results.len());
             performed = actions;

@@ -41,13 +41,6 @@ pub(crate) enum Requires {
     Success,
 }
 
-/// Result of a create.
-pub(crate) enum CreateResult {
-    Created(Arc<ReplicaSet>),
-    AlreadyExists { error: ApiError, existing: Option<Arc<ReplicaSet>> },
-    Failed(ApiError),
-}
-
 /// State that the decisions of a sync share, and the actions planned so far.
 pub(crate) struct PlanBuilder<'a> {
     /// Deployment of the view with the changes of this sync, or the last one returned by the API server.
@@ -121,16 +114,12 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Plans the creation of a ReplicaSet. The next decision requires the result.
-    pub(crate) fn create_replica_set(&mut self, set: ReplicaSet, reason: Reason) -> PlanResult<CreateResult> {
-        match self.push(Action::CreateReplicaSet(Arc::new(set)), Some(reason)) {
-            None => Err(Interrupt::ResultRequired),
-            Some(ActionResult::ReplicaSet(created)) => Ok(CreateResult::Created(Arc::clone(created))),
-            Some(ActionResult::AlreadyExists { error, existing }) => {
-                Ok(CreateResult::AlreadyExists { error: error.clone(), existing: existing.clone() })
-            }
-            Some(ActionResult::Failed(error)) => Ok(CreateResult::Failed(error.clone())),
-            Some(_) => self.unexpected_result(),
-        }
+    pub(crate) fn create_replica_set(
+        &mut self,
+        set: ReplicaSet,
+        reason: Reason,
+    ) -> PlanResult<&'a ActionResult> {
+        self.push(Action::CreateReplicaSet(Arc::new(set)), Some(reason)).ok_or(Interrupt::ResultRequired)
     }
 
     /// Plans the update of a ReplicaSet. Returns the object that the API server returned, or `set` without a result.
@@ -245,7 +234,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Returns an error: the result of the last action is not one of that action.
-    fn unexpected_result<T>(&self) -> PlanResult<T> {
+    pub(crate) fn unexpected_result<T>(&self) -> PlanResult<T> {
         Err(SyncError::UnexpectedResult(self.actions.len() - 1).into())
     }
 }

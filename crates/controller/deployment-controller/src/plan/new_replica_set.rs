@@ -23,7 +23,8 @@ use kcm_deployment_util::{
 };
 
 use super::{
-    builder::{CreateResult, PlanBuilder, PlanResult, Requires, ignore_write_error},
+    action::ActionResult,
+    builder::{PlanBuilder, PlanResult, Requires, ignore_write_error},
     event::Event,
     notice::Notice,
     reason::Reason,
@@ -138,44 +139,47 @@ fn create(plan: &mut PlanBuilder<'_>, old: &[Arc<ReplicaSet>], revision: i64) ->
     let set = new_replica_set(plan, old, revision)?;
     let (name, replicas) = (Arc::clone(&set.metadata.name), set.replicas());
     let reason = Reason::NoNewReplicaSet { revision, replicas, desired: plan.deployment.replicas() };
-    let result = match plan.create_replica_set(set, reason)? {
+    let result = plan.create_replica_set(set, reason)?;
+    let created = match result {
+        ActionResult::ReplicaSet(created) => Some(created),
         // The create was executed, and its response was lost.
-        CreateResult::AlreadyExists { error, existing: Some(existing) }
-            if !error.is_already_exists() && is_new_replica_set(&plan.deployment, &existing) =>
-        {
-            CreateResult::Created(existing)
+        ActionResult::AlreadyExists { error, existing: Some(existing) } if !error.is_already_exists() => {
+            Some(existing).filter(|existing| is_new_replica_set(&plan.deployment, existing))
         }
-        result => result,
+        _ => None,
     };
+    if let Some(created) = created {
+        if replicas > 0 {
+            let replica_set = Arc::clone(&created.metadata.name);
+            plan.record_event(Event::ScaledReplicaSet { replica_set, from: 0, to: replicas })?;
+        }
+        let message = format!("Created new replica set \"{}\"", created.metadata.name);
+        record_created(plan, revision, Some(message))?;
+        return Ok(Arc::clone(created));
+    }
     match result {
-        CreateResult::Created(created) => {
-            if replicas > 0 {
-                let replica_set = Arc::clone(&created.metadata.name);
-                plan.record_event(Event::ScaledReplicaSet { replica_set, from: 0, to: replicas })?;
-            }
-            let message = format!("Created new replica set \"{}\"", created.metadata.name);
-            record_created(plan, revision, Some(message))?;
-            Ok(created)
-        }
-        CreateResult::AlreadyExists { error, existing: None } => {
+        ActionResult::AlreadyExists { error, existing: None } => {
             let replica_set = key_of(&plan.deployment, name);
-            Err(SyncError::ExistingReplicaSetNotRead { replica_set, source: error }.into())
+            Err(SyncError::ExistingReplicaSetNotRead { replica_set, source: error.clone() }.into())
         }
-        CreateResult::AlreadyExists { existing: Some(existing), .. }
-            if is_new_replica_set(&plan.deployment, &existing) =>
+        ActionResult::AlreadyExists { existing: Some(existing), .. }
+            if is_new_replica_set(&plan.deployment, existing) =>
         {
             record_created(plan, revision, None)?;
-            Ok(existing)
+            Ok(Arc::clone(existing))
         }
-        CreateResult::AlreadyExists { error, existing: Some(_) } => {
+        ActionResult::AlreadyExists { error, .. } => {
             increase_collision_count(plan, &name)?;
             Err(create_error(plan, name, error).into())
         }
-        CreateResult::Failed(error) => {
+        ActionResult::Failed(error) => {
             if !error.is_namespace_terminating() {
-                record_failed_create(plan, &name, &error)?;
+                record_failed_create(plan, &name, error)?;
             }
             Err(create_error(plan, name, error).into())
+        }
+        ActionResult::ReplicaSet(_) | ActionResult::Deployment(_) | ActionResult::Done => {
+            plan.unexpected_result()
         }
     }
 }
@@ -184,9 +188,9 @@ fn key_of(deployment: &Deployment, replica_set: Arc<str>) -> ObjectKey {
     ObjectKey::new(Arc::clone(&deployment.metadata.namespace), replica_set)
 }
 
-fn create_error(plan: &PlanBuilder<'_>, name: Arc<str>, source: ApiError) -> SyncError {
+fn create_error(plan: &PlanBuilder<'_>, name: Arc<str>, error: &ApiError) -> SyncError {
     let object = key_of(&plan.deployment, name);
-    SyncError::Write { operation: "create replica set", object, source }
+    SyncError::Write { operation: "create replica set", object, source: error.clone() }
 }
 
 /// Returns the ReplicaSet to be created: it has the Deployment's template and the size that the bounds permit.

@@ -10,7 +10,7 @@ use kcm_deployment_util::{
 };
 
 use super::{
-    builder::{Interrupt, PlanBuilder, PlanResult, Requires, ignore_write_error},
+    builder::{PlanBuilder, PlanResult, Requires, ignore_write_error},
     cleanup::cleanup_deployment,
     event::Event,
     new_replica_set::get_all_replica_sets_and_sync_revision,
@@ -22,22 +22,10 @@ use super::{
 };
 use crate::error::SyncError;
 
-/// Plans a sync.
+/// Plans a sync, but for its deferred status.
 ///
 /// Upstream counterpart: `syncDeployment`, after it has claimed the ReplicaSets.
 pub(super) fn sync_deployment(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOutcome> {
-    let outcome = decide(plan);
-    if matches!(outcome, Err(Interrupt::ResultRequired)) {
-        return outcome;
-    }
-    // A sync that fails also writes its deferred status: upstream wrote it before the failure.
-    let written = plan.write_deferred_status(Requires::Success);
-    let outcome = outcome?;
-    written?;
-    Ok(outcome)
-}
-
-fn decide(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOutcome> {
     if selects_everything(plan.deployment.spec.selector.as_ref()) {
         return reject_empty_selector(plan);
     }
