@@ -13,7 +13,7 @@ use std::{
 use kcm_rollout_simulation::{Explorer, Outcome, Report, Scenario, Workers, parallel, run_parts};
 
 /// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
-const SHARE: usize = if cfg!(debug_assertions) { 500 } else { 4 };
+const SHARE: usize = if cfg!(debug_assertions) { 100 } else { 4 };
 
 /// Choice points that each scenario must have.
 const CHOICE_POINTS: usize = 150;
@@ -42,7 +42,8 @@ fn main() {
         let Err(error) = run_parts(&task.explorer(), BufReader::new(io::stdin()), io::stdout());
         panic!("{error}");
     }
-    let filter = words.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
+    // A word after a flag may be its value.
+    let filter = words.first().filter(|word| !word.starts_with('-')).map_or("", String::as_str);
     for (name, test) in TESTS {
         if words.iter().any(|word| word == "--list") {
             println!("{name}: test");
