@@ -49,7 +49,7 @@ pub fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
     statuses.into_iter().find(|status| str_at(status, &["name"]) == container)
 }
 
-/// `true` if the container runs; `None` stands for the pod.
+/// `true` if the container, or without one the pod, is running.
 pub fn is_running(pod: &Object, container: Option<&str>) -> bool {
     match container {
         Some(container) => {
