@@ -13,12 +13,16 @@ use std::{
 
 use kcm_clock::{Clock, RealClock};
 use kcm_rollout_simulation::{
-    Explorer, Report, Scenario, ScenarioError, SimulationError, Violation, Workers, parallel, run_parts,
+    Bounds, Explorer, Report, Scenario, ScenarioError, SimulationError, Violation, Workers, parallel,
+    run_parts,
 };
 use thiserror::Error;
 
 use self::progress::Progress;
-use crate::page::{PageError, Table};
+use crate::{
+    page::{PageError, Table},
+    tree,
+};
 
 /// Folder of the scenarios, from the root of the tree.
 pub const FOLDER: &str = "test/stories/explore";
@@ -98,7 +102,7 @@ pub fn scenarios(tree: &Path) -> Result<BTreeMap<String, Scenario>, TaskError> {
 }
 
 /// Processes that explore a scenario.
-pub(crate) fn workers(name: &str, surprises: usize, share: usize) -> Workers {
+pub(crate) fn workers(name: &str, Bounds { surprises, share }: Bounds) -> Workers {
     Workers::new(vec![WORKER.to_owned(), name.to_owned(), surprises.to_string(), share.to_string()])
 }
 
@@ -106,13 +110,9 @@ pub(crate) fn workers(name: &str, surprises: usize, share: usize) -> Workers {
 pub fn work(words: &[&str]) -> Result<Option<Infallible>, TaskError> {
     let [name, surprises, share] = words else { return Ok(None) };
     let (Ok(surprises), Ok(share)) = (surprises.parse(), share.parse()) else { return Ok(None) };
-    let scenario = scenarios(&tree())?.remove(*name).ok_or_else(|| TaskError::Unknown((*name).to_owned()))?;
+    let scenario = Scenario::read(&tree().join(FOLDER).join(format!("{name}.yaml")))?;
     let explorer = Explorer::new(scenario, surprises)?.with_share(share);
     Ok(Some(run_parts(&explorer, BufReader::new(io::stdin()), io::stdout())?))
-}
-
-fn tree() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 impl Task {
@@ -188,8 +188,7 @@ impl Task {
             }
             Ok::<_, TaskError>(())
         };
-        let (surprises, share) = (self.surprises, self.share);
-        let workers = workers(name, surprises, share);
+        let workers = workers(name, explorer.bounds());
         let failed = parallel::each(
             left,
             self.jobs,

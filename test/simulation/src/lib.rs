@@ -5,3 +5,10 @@ pub mod explore;
 mod page;
 pub mod planted_bugs;
 pub mod simulate;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the tree that the program is built from.
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -20,6 +20,7 @@ use self::patch::{Patch, PatchError, VARIABLE};
 use crate::{
     explore,
     page::{PageError, Table},
+    tree,
 };
 
 /// Seeds within which each bug must be found.
@@ -156,11 +157,6 @@ impl Task {
         }
         if missing.is_empty() { Ok(()) } else { Err(TaskError::NotFound(missing)) }
     }
-}
-
-/// The root of the tree that the program is built from.
-fn tree() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Searches the bug that the environment names. Returns the cells of its row: the first of `seeds` that finds it with the

@@ -19,8 +19,8 @@ use std::{
 
 use fork::{Fork, fork, waitpid};
 use kcm_simulation::engine::{
-    choices::{Alternative, Children, ChoicePoint, Next, Surprise},
-    explore::belongs_to_share,
+    choices::{Alternative, Children, ChoicePoint, Next},
+    explore::Bounds,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,9 +49,8 @@ pub fn run_parts(
     let mut output = Output::Parts { requests: Box::new(requests), reports: Box::new(reports), next: 0 };
     output.read_request().map_err(SimulationError::Children)?;
     explorer.run_children(Box::new(Copies {
-        most_surprises: explorer.surprises(),
-        share: explorer.share(),
-        surprises: Vec::new(),
+        bounds: explorer.bounds(),
+        surprises: 0,
         points: Arc::clone(explorer.choice_points()),
         first: 0,
         number: 0,
@@ -62,11 +61,9 @@ pub fn run_parts(
 
 /// State of one process of the exploration.
 struct Copies {
-    most_surprises: usize,
-    /// Of the schedules with the most surprises, one in this number is run.
-    share: usize,
-    /// Surprises of the schedule.
-    surprises: Vec<Surprise>,
+    bounds: Bounds,
+    /// Number of surprises of the schedule.
+    surprises: usize,
     /// Choice points of the schedule.
     points: Arc<[ChoicePoint]>,
     /// Index of the choice point after the last surprise.
@@ -107,9 +104,9 @@ impl Copies {
             if !self.output.is_requested(number) {
                 continue;
             }
-            if self.is_of_share(number) {
+            if self.bounds.include(self.surprises, self.first, number) {
                 let Some(copy) = self.copy()? else {
-                    return self.begin_child(at, point, *becomes);
+                    return self.begin_child(at, *becomes);
                 };
                 let result = copy.result();
                 let failed = |error| {
@@ -128,10 +125,10 @@ impl Copies {
     }
 
     /// Begins the schedule of a new copy.
-    fn begin_child(&mut self, at: usize, point: &ChoicePoint, becomes: Alternative) -> io::Result<Next> {
+    fn begin_child(&mut self, at: usize, becomes: Alternative) -> io::Result<Next> {
         self.report = Report::default();
-        self.surprises.push(Surprise { step: point.step.to_string(), nth: point.nth, becomes });
-        let copy = if self.surprises.len() < self.most_surprises { self.copy()? } else { None };
+        self.surprises += 1;
+        let copy = if self.surprises < self.bounds.surprises { self.copy()? } else { None };
         let Some(copy) = copy else {
             self.first = TO_THE_END;
             return Ok(Next::Run(becomes, Arc::clone(&self.points)));
@@ -143,12 +140,6 @@ impl Copies {
         }
         (self.points, self.first, self.number) = (points.into(), at + 1, 0);
         Ok(Next::Extend(becomes))
-    }
-
-    /// `true` if this child of the schedule is run.
-    fn is_of_share(&self, number: usize) -> bool {
-        let is_last = self.surprises.len() + 1 == self.most_surprises;
-        !is_last || belongs_to_share(number, self.first, self.share)
     }
 
     /// Copies the process. Returns `None` in the copy.
@@ -184,18 +175,18 @@ impl Children for Copies {
     /// Exits after the last child of the schedule, or with an error if a copy fails.
     fn run(&mut self, at: usize, point: &ChoicePoint) -> Next {
         self.try_run_children(at, point).unwrap_or_else(|error| {
-            eprintln!("children of the schedule with {:?}: {error}", self.surprises);
+            eprintln!("children of a schedule with {} surprises: {error}", self.surprises);
             process::exit(1)
         })
     }
 
     fn end(&mut self, report: Report, points: Vec<ChoicePoint>) -> ! {
         if self.first != TO_THE_END {
-            eprintln!("a repetition of the schedule with {:?} has fewer choice points", self.surprises);
+            eprintln!("a repetition of a schedule with {} surprises has fewer choice points", self.surprises);
             process::exit(1);
         }
         self.report.add(report);
-        let can_have_children = self.surprises.len() < self.most_surprises;
+        let can_have_children = self.surprises < self.bounds.surprises;
         self.finish(if can_have_children { points } else { Vec::new() })
     }
 }

@@ -25,9 +25,9 @@
 //!
 //! *Not in this crate:* code that the controllers use, real time, threads.
 
-#[doc(hidden)]
-pub use kcm_simulation::engine::parallel;
 use kcm_simulation::engine::{choices, explore, host, managers, network, outcome};
+#[doc(hidden)]
+pub use kcm_simulation::engine::{explore::Bounds, parallel};
 pub use kcm_simulation::{
     Alternative, ExtraRule, Finding, Outcome, Report, SimulationError, Surprise, Violation,
 };

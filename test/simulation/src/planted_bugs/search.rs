@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use kcm_rollout_simulation::{Explorer, Finding, SimulationError, Workers, parallel};
 
-use super::{TaskError, tree};
-use crate::{explore, simulate};
+use super::TaskError;
+use crate::{explore, simulate, tree};
 
 /// Surprises up to which a bug is searched.
 const SURPRISES: usize = 2;
@@ -46,7 +46,7 @@ pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
             }
             explorers.push((&**name, explorer));
         }
-        if let Some(found) = explore_all(&explorers, (surprises, share), jobs)? {
+        if let Some(found) = explore_all(&explorers, jobs)? {
             return Ok(Some(found));
         }
     }
@@ -54,7 +54,6 @@ pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
 }
 
 /// A part of the exploration of a scenario.
-#[derive(Clone, Copy)]
 struct Part<'a> {
     scenario: &'a str,
     workers: &'a Workers,
@@ -63,15 +62,11 @@ struct Part<'a> {
 
 /// Runs parts of all explorations until a rule is violated. Consecutive parts of an exploration are in different batches,
 /// because most bugs need a surprise in a certain phase.
-fn explore_all(
-    explorers: &[(&str, Explorer)],
-    (surprises, share): (usize, usize),
-    jobs: usize,
-) -> Result<Option<String>, SimulationError> {
+fn explore_all(explorers: &[(&str, Explorer)], jobs: usize) -> Result<Option<String>, SimulationError> {
     let explorers: Vec<_> = explorers
         .iter()
         .map(|(scenario, explorer)| {
-            (*scenario, explore::workers(scenario, surprises, share), explorer.parts())
+            (*scenario, explore::workers(scenario, explorer.bounds()), explorer.parts())
         })
         .collect();
     let mut parts = Vec::new();

@@ -171,8 +171,8 @@ pub struct Guide {
 
 /// Runs the children of a schedule at its choice points, each in a copy of the process.
 pub trait Children: Send {
-    /// Runs the children that have a surprise at this choice point, whose index is `at`. Returns in the process and in each
-    /// copy. Exits at the last choice point.
+    /// Runs the children with a surprise at the choice point of index `at`. Returns in the process and in each copy. Exits at
+    /// the last choice point.
     fn run(&mut self, at: usize, point: &ChoicePoint) -> Next;
 
     /// Returns the result of a schedule that was run to its end, and exits. A schedule that cannot have children has no

@@ -23,10 +23,21 @@ pub trait Schedule: Clone {
     fn compare(&self, outcome: &mut Outcome, calm: &Outcome);
 }
 
-/// Returns `true` if a child is one of those of which one in `share` is run. `first` is the index of the first choice point of
-/// the children. Their numbers begin differently for each parent, so that the share is even.
-pub fn belongs_to_share(number: usize, first: usize, share: usize) -> bool {
-    (number + first).is_multiple_of(share)
+/// Schedules of an exploration.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Most surprises of a schedule.
+    pub surprises: usize,
+    /// Of the schedules with the most surprises, one in this number is run.
+    pub share: usize,
+}
+
+impl Bounds {
+    /// Returns `true` if the child of this number is run. Its parent has `surprises`, and its children begin at the choice point
+    /// of index `first`. Numbers begin differently for each parent, so that the share is even.
+    pub fn include(self, surprises: usize, first: usize, number: usize) -> bool {
+        surprises + 1 < self.surprises || (number + first).is_multiple_of(self.share)
+    }
 }
 
 /// A rule in addition to those of the simulation. Returns a description of a violation.
@@ -39,9 +50,7 @@ pub type ExtraRule = fn(&Outcome) -> Option<String>;
 #[derive(Debug)]
 pub struct Explorer<S> {
     scenario: S,
-    surprises: usize,
-    /// The last level of the tree is run in parts of this size, one schedule each.
-    share: usize,
+    bounds: Bounds,
     reduce: bool,
     extra: Option<ExtraRule>,
     points: Arc<[ChoicePoint]>,
@@ -84,13 +93,15 @@ impl<S: Schedule> Explorer<S> {
         let guide = Guide::default();
         let (outcome, choices) = scenario.run_guided(Some(guide))?;
         let points = choices.take_points().into();
-        Ok(Self { scenario, surprises, share: 1, reduce: true, extra: None, points, outcome })
+        let bounds = Bounds { surprises, share: 1 };
+        Ok(Self { scenario, bounds, reduce: true, extra: None, points, outcome })
     }
 
     /// Runs an even share of the schedules with the most surprises: one in `share`.
     #[must_use]
     pub fn with_share(self, share: usize) -> Self {
-        Self { share: share.max(1), ..self }
+        let bounds = Bounds { share: share.max(1), ..self.bounds };
+        Self { bounds, ..self }
     }
 
     /// Runs schedules to the end that do the same as their parents.
@@ -115,19 +126,14 @@ impl<S: Schedule> Explorer<S> {
         &self.points
     }
 
-    /// Most surprises of a schedule.
-    pub fn surprises(&self) -> usize {
-        self.surprises
-    }
-
-    /// Number of schedules with the most surprises of which one is run.
-    pub fn share(&self) -> usize {
-        self.share
+    /// Schedules of the exploration.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Number of parts of the exploration: schedules with one surprise.
     pub fn parts(&self) -> usize {
-        if self.surprises == 0 { 0 } else { self.root().extensions().count() }
+        if self.bounds.surprises == 0 { 0 } else { self.root().extensions().count() }
     }
 
     /// The schedule without surprises.
@@ -145,8 +151,7 @@ impl<S: Schedule> Explorer<S> {
         let mut report = Report::default();
         let root = self.root();
         if let Some(extension) = root.extensions().nth(part) {
-            let is_of_share = self.surprises > 1 || belongs_to_share(part, 0, self.share);
-            self.run(&root, extension, is_of_share, &mut report)?;
+            self.run(&root, part, extension, &mut report)?;
         }
         Ok(report)
     }
@@ -154,11 +159,11 @@ impl<S: Schedule> Explorer<S> {
     fn run(
         &self,
         parent: &Parent,
+        number: usize,
         (at, becomes): (usize, Alternative),
-        is_of_share: bool,
         report: &mut Report,
     ) -> Result<(), SimulationError> {
-        if !is_of_share {
+        if !self.bounds.include(parent.surprises.len(), parent.next, number) {
             report.left_out += 1;
             return Ok(());
         }
@@ -168,16 +173,14 @@ impl<S: Schedule> Explorer<S> {
         let guide = Guide { parent: Arc::clone(&parent.points), reduce: self.reduce, children: None };
         let (outcome, choices) = self.schedule(&surprises).run_guided(Some(guide))?;
         let of_schedule = self.judge(outcome, &choices, &surprises);
-        let has_children = surprises.len() < self.surprises && of_schedule.permits_children();
+        let has_children = surprises.len() < self.bounds.surprises && of_schedule.permits_children();
         report.add(of_schedule);
         if !has_children {
             return Ok(());
         }
-        let is_last = surprises.len() + 1 == self.surprises;
         let child = Parent { surprises, points: choices.take_points().into(), next: at + 1 };
         for (number, extension) in child.extensions().enumerate() {
-            let is_of_share = !is_last || belongs_to_share(number, child.next, self.share);
-            self.run(&child, extension, is_of_share, report)?;
+            self.run(&child, number, extension, report)?;
         }
         Ok(())
     }
