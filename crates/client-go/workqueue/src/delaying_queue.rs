@@ -217,12 +217,16 @@ impl<T: Item> DelayingQueue<T> {
         self.len() == 0
     }
 
-    /// Returns the place of `item`, and the time until it is added.
+    /// Returns the place of `item`, and the time until it is added. Does not change the queue: an item that is due is reported as
+    /// if it had been added.
     pub(crate) fn state_of(&self, item: &T) -> (ItemPhase, Option<Duration>) {
-        self.move_due();
         let deadline = self.waiting.lock().deadlines.get(item).map(|(deadline, _)| *deadline);
-        let delay = deadline.map(|deadline| deadline.saturating_sub(self.clock.monotonic()));
-        (self.queue.phase_of(item), delay)
+        let phase = self.queue.phase_of(item);
+        let Some(deadline) = deadline else { return (phase, None) };
+        match deadline.checked_sub(self.clock.monotonic()).filter(|delay| !delay.is_zero()) {
+            Some(delay) => (phase, Some(delay)),
+            None => (phase.added(), None),
+        }
     }
 
     /// See [`Queue::shut_down`]. Items that are not due are dropped.

@@ -13,8 +13,25 @@ pub struct ItemState {
     pub requeues: u32,
 }
 
+impl ItemState {
+    /// Returns `true` if the item is not in the queue, is not delayed and has no failures.
+    pub fn is_idle(&self) -> bool {
+        self.phase == ItemPhase::Absent && self.delay.is_none() && self.requeues == 0
+    }
+}
+
+impl ItemPhase {
+    /// The place after the item is added.
+    pub(crate) fn added(self) -> Self {
+        match self {
+            Self::Absent | Self::Queued => Self::Queued,
+            Self::Processing | Self::ProcessingDirty => Self::ProcessingDirty,
+        }
+    }
+}
+
 /// Place of an item in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ItemPhase {
     /// Not in the queue.
     Absent,

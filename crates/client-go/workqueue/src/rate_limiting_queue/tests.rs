@@ -145,11 +145,14 @@ async fn state_of_an_item() {
     let (clock, queue) = queue();
     let state = |phase, delay, requeues| ItemState { phase, delay, requeues };
     assert_eq!(queue.state_of(&1), state(ItemPhase::Absent, None, 0));
+    assert!(queue.state_of(&1).is_idle());
     queue.add_rate_limited(1);
     let delay = Duration::from_millis(5);
     assert_eq!(queue.state_of(&1), state(ItemPhase::Absent, Some(delay), 1));
+    assert!(!queue.state_of(&1).is_idle());
     clock.step(delay);
     assert_eq!(queue.state_of(&1), state(ItemPhase::Queued, None, 1));
+    assert!(!queue.state_of(&1).is_idle());
     let item = queue.get().await;
     assert_eq!(queue.state_of(&1), state(ItemPhase::Processing, None, 1));
     queue.add(1);
