@@ -129,6 +129,11 @@ impl ConsistencyStore {
         self.records.get(owner).and_then(|record| self.first_behind(&record))
     }
 
+    /// Returns `true` if the caches contain all writes.
+    pub fn all_ready(&self) -> bool {
+        self.records.iter().all(|record| self.first_behind(&record).is_none())
+    }
+
     fn first_behind(&self, record: &Record) -> Option<NotReady> {
         record.written.iter().find_map(|(resource, written)| {
             let (_, read) = self.caches.iter().find(|(cached, _)| cached == resource)?;

@@ -108,6 +108,15 @@ impl OwnWrites {
         Ok(is_satisfied)
     }
 
+    /// Returns `true` if no sync depends on a record: all expectations are fulfilled, the caches contain all written versions,
+    /// and neither names nor objects are stored. For debugging and tests.
+    pub fn is_settled(&self) -> bool {
+        self.expectations.unfulfilled().is_empty()
+            && self.versions.all_ready()
+            && self.names.is_empty()
+            && self.objects.is_empty()
+    }
+
     /// Removes the records of an owner that does not exist any more.
     pub fn forget(&self, owner: &ObjectKey) {
         self.versions.clear(owner, None);
@@ -197,5 +206,38 @@ impl OwnWrites {
         owners.extend(self.objects.owners::<K>());
         owners.extend(self.versions.owners());
         owners
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_clock::{FakeClock, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn records_are_settled_when_no_sync_depends_on_one() {
+        let version: ReadVersion = Arc::new(|| Some("5".to_owned()));
+        let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+        let own_writes = OwnWrites::new(clock, [(GroupResource::PODS, version)]);
+        let (owner, uid) = (ObjectKey::new("default", "web"), Arc::from("u"));
+        assert!(own_writes.is_settled());
+
+        own_writes.expectations.expect_creations(&owner, 1);
+        assert!(!own_writes.is_settled());
+        own_writes.observe_creation(&owner);
+        assert!(own_writes.is_settled());
+
+        own_writes.created(&owner, &uid, GroupResource::PODS, "5", false);
+        assert!(own_writes.is_settled(), "the cache contains the version");
+        own_writes.created(&owner, &uid, GroupResource::PODS, "6", false);
+        assert!(!own_writes.is_settled());
+        own_writes.forget(&owner);
+        assert!(own_writes.is_settled());
+
+        own_writes.names.requested(&owner, &uid, &"web-1".into(), std::time::Duration::ZERO);
+        assert!(!own_writes.is_settled());
+        own_writes.names.remove(&owner, "web-1");
+        assert!(own_writes.is_settled());
     }
 }

@@ -151,6 +151,11 @@ impl PendingNames {
         });
     }
 
+    /// Returns `true` if no name is pending.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Removes a name: its object exists, or the name belongs to another object.
     pub fn remove(&self, owner: &ObjectKey, name: &str) {
         self.change(owner, |names| {
@@ -241,7 +246,7 @@ mod tests {
         pending.retain(&owner(), |name| **name != *"c");
         assert_eq!(names(&pending, "1"), ["a"]);
         pending.retain(&owner(), |name| **name != *"a");
-        assert!(pending.0.lock().is_empty());
+        assert!(pending.is_empty());
     }
 
     #[test]
@@ -255,14 +260,14 @@ mod tests {
         pending.clear(&owner(), Some("1"));
         assert_eq!(names(&pending, "2"), ["b"]);
         pending.clear(&owner(), Some("2"));
-        assert!(pending.0.lock().is_empty());
+        assert!(pending.is_empty());
     }
 
     #[test]
     fn name_that_was_only_refused_is_dropped() {
         let pending = PendingNames::default();
         request(&pending, "a", 0, None);
-        assert!(pending.0.lock().is_empty());
+        assert!(pending.is_empty());
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl WrittenObjects {
 
     /// Returns `true` if no object is stored.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().values().all(Written::is_empty)
     }
 
     /// Changes the writes of `owner`, if there are any.

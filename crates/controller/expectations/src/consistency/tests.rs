@@ -51,8 +51,10 @@ fn owner_is_listed_until_its_writes_are_found() {
     let (store, caches) = after_write(Some("99"));
     assert!(store.ensure_ready(&owner()).is_err());
     assert_eq!(store.owners(), [owner()]);
+    assert!(!store.all_ready());
     caches.read(GroupResource::PODS, "100");
     assert_eq!(store.owners(), [owner()], "no sync has begun");
+    assert!(store.all_ready());
     store.ensure_ready(&owner()).unwrap();
     assert_eq!(store.owners(), []);
 }
