@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace, warn};
 
 use crate::{
-    ControllerHealth, ErrorClass, KeyQueue, KeyState, Reconciler, Requeue, RunOutcome, SyncMetrics,
-    SyncRecord, SyncResult,
+    ControllerHealth, ControllerState, ErrorClass, KeyQueue, KeyState, Reconciler, Requeue, RunOutcome,
+    SyncMetrics, SyncRecord, SyncResult,
     health::{Busy, Cache, Running},
     options::{LeaderGate, Options},
     sync_log::SyncLog,
@@ -30,7 +30,7 @@ pub struct Controller<R> {
     shared: Arc<Shared<R>>,
     workers: usize,
     drain_timeout: Option<Duration>,
-    caches: Vec<Arc<dyn Cache>>,
+    caches: Arc<[Arc<dyn Cache>]>,
     running: Running,
 }
 
@@ -56,7 +56,17 @@ pub struct Step<E> {
 }
 
 impl<R: Reconciler> Controller<R> {
-    pub(crate) fn new(options: Options, queue: KeyQueue, caches: Vec<Arc<dyn Cache>>, reconciler: R) -> Self {
+    pub(crate) fn new(
+        options: Options,
+        queue: KeyQueue,
+        caches: Arc<[Arc<dyn Cache>]>,
+        reconciler: R,
+    ) -> Self {
+        options.sync_metrics.built(ControllerState {
+            queue: queue.clone(),
+            own_writes: options.own_writes,
+            caches: Arc::clone(&caches),
+        });
         let shared = Shared {
             name: options.name,
             reconciler,
@@ -101,7 +111,7 @@ impl<R: Reconciler> Controller<R> {
     pub fn health(&self) -> ControllerHealth {
         ControllerHealth {
             controller: self.shared.name,
-            caches: self.caches.as_slice().into(),
+            caches: Arc::clone(&self.caches),
             running: self.running.clone(),
             clock: Arc::clone(&self.shared.clock),
         }
@@ -207,7 +217,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     async fn wait_for_caches(&self, stop: &CancellationToken) -> bool {
-        for cache in &self.caches {
+        for cache in self.caches.iter() {
             let mut synced = cache.wait_for_sync(stop);
             let is_synced = tokio::select! {
                 biased;

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use kcm_clock::Clock;
 use kcm_informer::SharedInformer;
-use kcm_meta::Object;
+use kcm_meta::{Object, ObjectKey};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -97,6 +97,9 @@ pub(crate) trait Cache: Send + Sync {
     /// Returns `true` once the cache contains a complete list.
     fn has_synced(&self) -> bool;
 
+    /// Returns the resource versions of the cached objects.
+    fn versions(&self) -> Vec<(ObjectKey, String)>;
+
     /// Waits until the cache contains a complete list. Returns `false` if `stop` is cancelled before.
     async fn wait_for_sync(&self, stop: &CancellationToken) -> bool;
 }
@@ -109,6 +112,11 @@ impl<K: Object> Cache for SharedInformer<K> {
 
     fn has_synced(&self) -> bool {
         Self::has_synced(self)
+    }
+
+    fn versions(&self) -> Vec<(ObjectKey, String)> {
+        let version = |object: &Arc<K>| (object.key(), object.resource_version_str().to_owned());
+        self.store().list().iter().map(version).collect()
     }
 
     async fn wait_for_sync(&self, stop: &CancellationToken) -> bool {

@@ -45,6 +45,7 @@
 //! | [`Controller::step`], [`Controller::drain`] | the same for tests: one key, or all that are queued, without waiting |
 //! | [`Controller::health`] | checks for `/readyz` and `/healthz` |
 //! | [`SyncMetrics`] | hooks for metrics |
+//! | [`ControllerState`] | caches, queue and own writes, for debugging and simulation |
 //!
 //! *Not part of this crate:* API types, HTTP, and the election; [`ControllerBuilder::leader_gate`] takes its result.
 
@@ -59,6 +60,7 @@ mod owner;
 pub mod predicate;
 mod reconciler;
 mod requeue;
+mod state;
 mod sync_log;
 mod sync_metrics;
 mod watch;
@@ -75,6 +77,7 @@ pub use options::KeyQueue;
 pub use owner::owner_of;
 pub use reconciler::Reconciler;
 pub use requeue::{ErrorClass, Requeue};
+pub use state::ControllerState;
 pub use sync_log::{KeyState, SyncRecord};
 pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
 pub use watch::{Change, Watch};

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::ControllerState;
+
 /// Result of a sync, as a label of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyncResult {
@@ -34,6 +36,11 @@ impl SyncResult {
 ///
 /// Upstream has no counterpart: its work queue measures how long a worker processes a key, without the result.
 pub trait SyncMetrics: Send + Sync + 'static {
+    /// The controller was built. `state` can be read at any time.
+    fn built(&self, state: ControllerState) {
+        let _ = state;
+    }
+
     /// A sync has started.
     fn started(&self) {}
 
