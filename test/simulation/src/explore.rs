@@ -13,7 +13,7 @@ use std::{
 
 use kcm_clock::{Clock, RealClock};
 use kcm_rollout_simulation::{
-    Bounds, Explorer, Report, Scenario, ScenarioError, SimulationError, Violation, Workers, parallel,
+    Bounds, Explorer, Report, Scenario, ScenarioError, SimulationError, Survey, Violation, Workers, parallel,
     run_parts,
 };
 use thiserror::Error;
@@ -39,7 +39,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// Results of the explorations.
 const RESULTS: Table = Table {
     header: "\
-| Scenario | Choice points | Surprises | Share | Schedules | Equal to their parents | Time | Schedules per second | Violations |
+| Scenario | Choice points | Surprises | Share | Schedules | Run to their end | Time | Schedules per second | Violations |
 |---|---|---|---|---|---|---|---|---|
 ",
     key: &[0, 2],
@@ -112,7 +112,7 @@ pub fn work(words: &[&str]) -> Result<Option<Infallible>, TaskError> {
     let (Ok(surprises), Ok(share)) = (surprises.parse(), share.parse()) else { return Ok(None) };
     let scenario = Scenario::read(&tree().join(FOLDER).join(format!("{name}.yaml")))?;
     let explorer = Explorer::new(scenario, surprises)?.with_share(share);
-    Ok(Some(run_parts(&explorer, BufReader::new(io::stdin()), io::stdout())?))
+    Ok(Some(run_parts(explorer, BufReader::new(io::stdin()), io::stdout())?))
 }
 
 impl Task {
@@ -153,6 +153,24 @@ impl Task {
         if violations == 0 { Ok(()) } else { Err(TaskError::Found(violations)) }
     }
 
+    /// States of the schedules with one surprise.
+    fn survey(&self, name: &str, parts: usize) -> Result<Survey, SimulationError> {
+        let (workers, mut survey) = (workers(name, Bounds { surprises: 1, share: 1 }), Survey::default());
+        let failed = parallel::each(
+            0..parts,
+            self.jobs,
+            |part| workers.run_part(*part).map_err(SimulationError::Children),
+            |part, report| match report {
+                Ok(report) => {
+                    survey.add(part, report.states);
+                    ControlFlow::Continue(())
+                }
+                Err(error) => ControlFlow::Break(error),
+            },
+        );
+        failed.map_or(Ok(survey), Err)
+    }
+
     fn explore(
         &self,
         tree: &Path,
@@ -169,6 +187,8 @@ impl Task {
         let file = tree.join(STATE).join(format!("{name}-{}-{}.txt", self.surprises, self.share));
         let mut progress = Progress::open(file, explorer.parts(), &text, self.resume)?;
         let clock = RealClock::new();
+        let is_surveyed = self.surprises > 1 && !progress.left().is_empty();
+        let survey = if is_surveyed { self.survey(name, explorer.parts())? } else { Survey::default() };
         let mut shown = Duration::ZERO;
         let mut first = None;
         let left = progress.left().into_iter();
@@ -188,7 +208,7 @@ impl Task {
             }
             Ok::<_, TaskError>(())
         };
-        let workers = workers(name, explorer.bounds());
+        let workers = workers(name, explorer.bounds()).with_survey(survey);
         let failed = parallel::each(
             left,
             self.jobs,
@@ -215,7 +235,7 @@ impl Task {
             explorer.choice_points().len(),
             self.surprises,
             progress.schedules,
-            progress.rejoined,
+            progress.schedules - progress.rejoined,
             progress.schedules as f64 / seconds.max(0.001),
             progress.violations,
         ))

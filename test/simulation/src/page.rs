@@ -32,10 +32,13 @@ impl Table {
         let path = tree.join(PAGE);
         let failed = |source| PageError { path: path.clone(), source };
         let text = fs::read_to_string(&path).map_err(failed)?;
-        if let Some(text) = self.replaced(&text, row) {
-            fs::write(&path, text).map_err(failed)?;
-        }
-        Ok(())
+        let Some(text) = self.replaced(&text, row) else {
+            return Err(failed(io::Error::other(format!(
+                "it has no table with the columns {}",
+                self.header
+            ))));
+        };
+        fs::write(&path, text).map_err(failed)
     }
 
     fn replaced(&self, text: &str, row: &str) -> Option<String> {

@@ -155,7 +155,8 @@ async fn simulate<X: Send + Sync + 'static>(
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let is_explored = guide.is_some();
-    let choices = Choices::new(&clock, &scenario.surprises, guide);
+    let end = Duration::from_millis(scenario.end);
+    let choices = Choices::new(&clock, &scenario.surprises, end, guide);
     // The rules need the server, which needs the recorder.
     let world = Arc::new(std::sync::OnceLock::<World<X>>::new());
     let write_rules = simulation.write_rules.iter().map(|(name, rule)| -> WriteRule {
@@ -257,11 +258,13 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
                         self.recorder.restored(server);
                     }
                 }
-                Event::BackUp => backup = Some(server.back_up()),
+                Event::BackUp => {
+                    self.choices.trace_back_up();
+                    backup = Some(server.back_up());
+                }
             }
         }
-        sleep_until(&*self.clock, self.scenario.end).await;
-        self.clock.sleep(self.choices.effects_end().saturating_sub(self.clock.monotonic())).await;
+        self.clock.sleep(self.choices.scenario_end().saturating_sub(self.clock.monotonic())).await;
     }
 
     /// Waits until the operator has done all that there is to do. Returns `false` if it does not get there.

@@ -21,6 +21,7 @@ use fork::{Fork, fork, waitpid};
 use kcm_simulation::engine::{
     choices::{Alternative, Children, ChoicePoint, Next},
     explore::Bounds,
+    known::{KnownStates, Survey},
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +30,9 @@ use crate::{Explorer, Report, SimulationError};
 /// [`Copies::first`] of a schedule that is run to its end.
 const TO_THE_END: usize = usize::MAX;
 
-/// Runs parts of an exploration in copies of the process, which must have a single thread. `requests` contains a line with the
-/// number of each part, in ascending order. A line with the [`Report`] of each is written to `reports`.
+/// Runs parts of an exploration in copies of the process, which must have a single thread. The first line of `requests` contains
+/// a [`Survey`], and each line after it the number of a part, in ascending order. A line with the [`Report`] of each is written to
+/// `reports`.
 ///
 /// Exits at the end of `requests`.
 ///
@@ -38,14 +40,19 @@ const TO_THE_END: usize = usize::MAX;
 ///
 /// If the process has several threads, or the scenario cannot be run.
 pub fn run_parts(
-    explorer: &Explorer,
-    requests: impl BufRead + Send + 'static,
+    explorer: Explorer,
+    mut requests: impl BufRead + Send + 'static,
     reports: impl Write + Send + 'static,
 ) -> Result<Infallible, SimulationError> {
     // A copy has only the thread that copies.
     if fs::read_dir("/proc/self/task").map_or(1, Iterator::count) > 1 {
         return Err(SimulationError::Children(io::Error::other("the process has several threads")));
     }
+    let mut survey = String::new();
+    requests.read_line(&mut survey).map_err(SimulationError::Children)?;
+    let survey: Survey =
+        serde_json::from_str(&survey).map_err(|error| SimulationError::Children(error.into()))?;
+    let explorer = explorer.with_survey(&survey);
     let mut output = Output::Parts { requests: Box::new(requests), reports: Box::new(reports), next: 0 };
     output.read_request().map_err(SimulationError::Children)?;
     explorer.run_children(Box::new(Copies {
@@ -54,6 +61,7 @@ pub fn run_parts(
         points: Arc::clone(explorer.choice_points()),
         first: 0,
         number: 0,
+        known: explorer.known().cloned(),
         report: Report::default(),
         output,
     }))
@@ -70,6 +78,8 @@ struct Copies {
     first: usize,
     /// Number of the next child.
     number: usize,
+    /// States at which the schedule ends. `None` if it runs to its end.
+    known: Option<KnownStates>,
     report: Report,
     output: Output,
 }
@@ -104,17 +114,22 @@ impl Copies {
             if !self.output.is_requested(number) {
                 continue;
             }
-            if self.bounds.include(self.surprises, self.first, number) {
+            if !self.bounds.include(self.surprises, self.first, number) {
+                self.report.left_out += 1;
+            } else {
                 let Some(copy) = self.copy()? else {
-                    return self.begin_child(at, *becomes);
+                    return self.begin_child(at, number, *becomes);
                 };
                 let result = copy.result();
                 let failed = |error| {
                     io::Error::other(format!("{} #{} becomes {becomes:?}: {error}", point.step, point.nth))
                 };
-                self.report.add(result.map_err(failed)?.report);
-            } else {
-                self.report.left_out += 1;
+                let report = result.map_err(failed)?.report;
+                match self.output {
+                    Output::Parts { .. } => self.report.states.clone_from(&report.states),
+                    Output::Parent(..) => self.known.iter_mut().for_each(|known| known.add(&report.states)),
+                }
+                self.report.add(report);
             }
             self.output.answer_request(&mut self.report)?;
         }
@@ -125,15 +140,17 @@ impl Copies {
     }
 
     /// Begins the schedule of a new copy.
-    fn begin_child(&mut self, at: usize, becomes: Alternative) -> io::Result<Next> {
+    fn begin_child(&mut self, at: usize, number: usize, becomes: Alternative) -> io::Result<Next> {
         self.report = Report::default();
         self.surprises += 1;
+        self.known.iter_mut().for_each(|known| known.begin_child(number));
         let copy = if self.surprises < self.bounds.surprises { self.copy()? } else { None };
         let Some(copy) = copy else {
             self.first = TO_THE_END;
-            return Ok(Next::Run(becomes, Arc::clone(&self.points)));
+            return Ok(Next::Run(becomes, self.known.take()));
         };
         let Message { report, points } = copy.result()?;
+        self.known.iter_mut().for_each(|known| known.add(&report.states));
         self.report = report;
         if points.len() <= at + 1 {
             self.finish(Vec::new());
@@ -185,7 +202,7 @@ impl Children for Copies {
             eprintln!("a repetition of a schedule with {} surprises has fewer choice points", self.surprises);
             process::exit(1);
         }
-        self.report.add(report);
+        self.report = report;
         let can_have_children = self.surprises < self.bounds.surprises;
         self.finish(if can_have_children { points } else { Vec::new() })
     }

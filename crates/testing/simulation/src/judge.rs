@@ -135,6 +135,8 @@ impl Observer for Judge {
     }
 
     fn failed(&self, path: &str) {
+        // Names of pods are drawn.
+        self.choices.excuse(if path.contains("/pods/") { "pods" } else { path });
         self.state.lock().failed.insert(path.to_owned());
     }
 
@@ -187,11 +189,15 @@ impl Judge {
             || entry.verb != "create"
             || entry.code >= 300
             || state.pods.insert(format!("{}/{}", entry.namespace, entry.name));
-        state.has_late_set |= sender.is_abandoned && entry.resource == "replicasets" && entry.code < 300;
+        if sender.is_abandoned && entry.resource == "replicasets" && entry.code < 300 {
+            self.note_late_set(&mut state);
+        }
         let leads = !self.elects || sender.process.identity().is_some_and(|own| own == state.holder.0);
         let is_creation = entry.verb == "create";
         if sender.process.is_dead() || !leads || (sender.is_abandoned && !(is_creation && is_new_name)) {
-            state.has_late_set |= entry.resource == "replicasets" && entry.code < 300;
+            if entry.resource == "replicasets" && entry.code < 300 {
+                self.note_late_set(&mut state);
+            }
             // The sender does not run or lead any more, or has given the request up.
             for event in &caused {
                 state.others(event, now);
@@ -228,6 +234,11 @@ impl Judge {
         if let Some(deployment) = deployment.filter(|_| !changes.is_empty()) {
             state.changed.insert(format!("{}/{deployment}", entry.namespace), now);
         }
+    }
+
+    fn note_late_set(&self, state: &mut State) {
+        self.choices.excuse("late ReplicaSet");
+        state.has_late_set = true;
     }
 
     fn note_lease(&self, state: &mut State, sender: &RequestOrigin, entry: &Entry, now: Timestamp) {

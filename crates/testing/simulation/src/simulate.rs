@@ -15,7 +15,7 @@ pub(crate) use kcm_simulation::{Outcome, SimulationError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    choices::{self, Alternative, Choices, Guide, StepKind, Surprise},
+    choices::{self, Choices, Guide, StepKind, Surprise},
     draw::LARGE_WORKLOAD,
     effect::Snapshot,
     explore::Schedule,
@@ -81,13 +81,6 @@ impl Scenario {
     fn has_faults(&self) -> bool {
         !(self.incidents.is_empty() && self.faults.is_empty() && self.webhooks.is_empty())
     }
-
-    /// `true` if nothing happens to the managers but that `surprises` kill them.
-    fn has_only_kills(&self, surprises: &[Surprise]) -> bool {
-        let is_kill =
-            |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
-        !self.has_faults() && surprises.iter().all(is_kill)
-    }
 }
 
 impl Schedule for Scenario {
@@ -127,7 +120,8 @@ async fn simulate(
 ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
-    let choices = Choices::new(&clock, &scenario.surprises, guide);
+    let end = Duration::from_millis(scenario.end);
+    let choices = Choices::new(&clock, &scenario.surprises, end, guide);
     let judge = Judge::new(Arc::clone(&clock), &scenario, &choices);
     let audited = Arc::clone(&judge);
     let server = ApiServer::new(ApiServerConfig {
@@ -190,7 +184,7 @@ async fn simulate(
     let snapshot = Snapshot::take(&cluster.server, &cluster.scenario);
     let mut effect = snapshot.effect();
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
-    let has_details = cluster.scenario.has_only_kills(&choices.chosen()) && !choices.has_overlap();
+    let has_details = !cluster.scenario.has_faults() && choices.has_only_kills();
     let mut details = snapshot.details();
     effect.extend((0..cluster.scenario.workloads.len()).map(|at| {
         let details = details.remove(&Workload::name(at)).filter(|_| has_details);
@@ -201,6 +195,7 @@ async fn simulate(
     }
     let (findings, writes, log) =
         (cluster.judge.findings(), cluster.judge.writes(), cluster.judge.take_log());
+    cluster.managers_of_cluster.release();
     choices.dispose(cluster);
     Ok((Outcome { findings, log, writes, effect, ..Outcome::default() }, choices))
 }
@@ -242,11 +237,13 @@ impl Cluster {
                         self.restore(backup);
                     }
                 }
-                Event::BackUp => backup = Some(self.server.back_up()),
+                Event::BackUp => {
+                    self.choices.trace_back_up();
+                    backup = Some(self.server.back_up());
+                }
             }
         }
-        sleep_until(&*self.clock, self.scenario.end).await;
-        self.clock.sleep(self.choices.effects_end().saturating_sub(self.clock.monotonic())).await;
+        self.clock.sleep(self.choices.scenario_end().saturating_sub(self.clock.monotonic())).await;
         not_created
     }
 

@@ -8,19 +8,26 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::Report;
+use crate::{Report, Survey};
 
 /// Workers of an exploration. Each calls [`run_parts`](crate::run_parts) with its standard input and output.
 #[derive(Debug)]
 pub struct Workers {
     words: Vec<String>,
+    survey: Survey,
     idle: Mutex<Vec<Worker>>,
 }
 
 impl Workers {
     /// Workers that run this program with other arguments.
     pub fn new(words: Vec<String>) -> Self {
-        Self { words, idle: Mutex::default() }
+        Self { words, survey: Survey::default(), idle: Mutex::default() }
+    }
+
+    /// Ends schedules at the states of schedules with one surprise.
+    #[must_use]
+    pub fn with_survey(self, survey: Survey) -> Self {
+        Self { survey, ..self }
     }
 
     /// Runs a part. Several threads can run parts at once.
@@ -37,7 +44,7 @@ impl Workers {
         };
         let mut worker = match idle.filter(|worker| worker.next <= part) {
             Some(worker) => worker,
-            None => Worker::start(Command::new(env::current_exe()?).args(&self.words))?,
+            None => Worker::start(Command::new(env::current_exe()?).args(&self.words), &self.survey)?,
         };
         let report = worker.run_part(part)?;
         if report.schedules + report.left_out == 0 {
@@ -59,10 +66,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(command: &mut Command) -> io::Result<Self> {
+    fn start(command: &mut Command, survey: &Survey) -> io::Result<Self> {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let pipes = process.stdin.take().zip(process.stdout.take());
-        let (requests, reports) = pipes.ok_or_else(|| io::Error::other("a worker has no pipes"))?;
+        let (mut requests, reports) = pipes.ok_or_else(|| io::Error::other("a worker has no pipes"))?;
+        serde_json::to_writer(&requests, survey)?;
+        writeln!(requests)?;
         Ok(Self { process, requests, reports: BufReader::new(reports), next: 0 })
     }
 

@@ -34,7 +34,8 @@ impl Progress {
     pub(super) fn open(path: PathBuf, parts: usize, scenario: &str, resume: bool) -> Result<Self, TaskError> {
         let mut hasher = DefaultHasher::new();
         scenario.hash(&mut hasher);
-        let header = format!("# {parts} parts of scenario {:016x}", hasher.finish());
+        let columns = "part, schedules, ended before, violations, milliseconds";
+        let header = format!("# {parts} parts of scenario {:016x}: {columns}", hasher.finish());
         let old = if resume { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
         let is_same = old.lines().next() == Some(&header);
         let old = if is_same { old } else { String::new() };
@@ -61,13 +62,14 @@ impl Progress {
         for line in old.lines() {
             let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
             let [part, schedules, rejoined, violations, milliseconds] = numbers[..] else { continue };
-            progress.count(usize::try_from(part).unwrap_or(usize::MAX), schedules, rejoined, violations);
+            let part = usize::try_from(part).unwrap_or(usize::MAX);
+            progress.count(part, [schedules, rejoined, violations]);
             progress.before += Duration::from_millis(milliseconds);
         }
         Ok(progress)
     }
 
-    fn count(&mut self, part: usize, schedules: u64, rejoined: u64, violations: u64) {
+    fn count(&mut self, part: usize, [schedules, rejoined, violations]: [u64; 3]) {
         if self.done.insert(part) {
             self.schedules += schedules;
             self.rejoined += rejoined;
@@ -85,8 +87,8 @@ impl Progress {
         let time = now.saturating_sub(self.elapsed);
         self.elapsed = now;
         let violations = report.violations.len() as u64;
-        self.count(part, report.schedules, report.rejoined, violations);
-        let Report { schedules, rejoined, .. } = report;
+        let Report { schedules, rejoined, .. } = *report;
+        self.count(part, [schedules, rejoined, violations]);
         writeln!(self.file, "{part} {schedules} {rejoined} {violations} {}", time.as_millis())
             .map_err(TaskError::file(&self.path))
     }

@@ -3,16 +3,10 @@
 //! A choice point is named by its step, such as `m0 create pods`, and by its number among the steps of that name. A
 //! [`Surprise`] replaces the default of one choice point. A run is a function of the scenario and its surprises.
 //!
-//! [`Choices`] also computes a fingerprint at each choice point, which identifies the steps so far except for the order of
-//! independent ones (see `docs/simulation.md`).
+//! [`Choices`] also records a fingerprint at each choice point. Two runs with the same fingerprint continue alike (see
+//! `docs/simulation.md`).
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, hash::Hash, sync::Arc, time::Duration};
 
 use kcm_apiserver::WatchEvent;
 use kcm_clock::Clock;
@@ -20,7 +14,13 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{explore::Report, faults::FaultEffect, host::Process};
+use super::{
+    explore::Report,
+    faults::FaultEffect,
+    fingerprint::{RESOLUTION, RunState, hash},
+    host::Process,
+    known::{KnownStates, RunStateId},
+};
 
 /// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of a pod.
 const LONG: u64 = 4_000;
@@ -28,11 +28,12 @@ const LONG: u64 = 4_000;
 /// Delay within which everything happens that is due at the same instant, in milliseconds.
 const BRIEF: u64 = 1;
 
-/// Resolution of the times that fingerprints contain. It is longer than [`BRIEF`].
-const RESOLUTION: Duration = Duration::from_millis(100);
+/// Bit of [`RunStateId::excuses`]: a surprise does not kill a process, or a user has acted after it. Otherwise, more is compared at
+/// the end.
+const HAS_NOT_ONLY_KILLS: u32 = 63;
 
 /// Outcome of a step that is not the default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Alternative {
     /// The request is not executed, and its connection breaks.
@@ -72,7 +73,7 @@ pub enum Alternative {
 }
 
 /// An alternative at a choice point.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Surprise {
     /// Name of the step.
@@ -138,9 +139,14 @@ impl Alternative {
         })
     }
 
-    /// Duration of the alternative itself, in milliseconds.
+    /// Duration of the alternative itself, in milliseconds. After that, the state of the run contains its effect.
     fn duration(self) -> u64 {
-        if self == Self::HoldBriefly { BRIEF } else { LONG }
+        match self {
+            Self::LoseRequest | Self::LoseAnswer | Self::Refuse | Self::HoldBriefly | Self::CloseWatch => {
+                BRIEF
+            }
+            _ => LONG,
+        }
     }
 }
 
@@ -155,16 +161,17 @@ pub struct ChoicePoint {
     pub step: Arc<str>,
     pub nth: u32,
     pub kind: StepKind,
-    pub fingerprint: u64,
+    /// State of the run.
+    pub state: RunStateId,
 }
 
-/// Run that the explored run extends by its last surprise.
+/// Other schedules, as an explored run sees them.
 #[derive(Default)]
 pub struct Guide {
-    /// Choice points of that run. Empty if there is none.
+    /// Choice points of the schedule without the last surprise. Empty if there is none.
     pub parent: Arc<[ChoicePoint]>,
-    /// `true` if the run ends as soon as it has the fingerprint of its parent again.
-    pub reduce: bool,
+    /// States of other schedules, at which the run ends after its last surprise. `None` if it runs to its end.
+    pub known: Option<KnownStates>,
     /// Children of the run, which are run at its choice points.
     pub children: Option<Box<dyn Children>>,
 }
@@ -185,8 +192,8 @@ pub trait Children: Send {
 pub enum Next {
     /// The default.
     Continue,
-    /// In a copy: the surprise, and then a run to the end, which is compared with the choice points of the parent.
-    Run(Alternative, Arc<[ChoicePoint]>),
+    /// In a copy: the surprise, and then a run to the end, or to a state of another schedule.
+    Run(Alternative, Option<KnownStates>),
     /// In a copy: the surprise, and then the children.
     Extend(Alternative),
 }
@@ -208,53 +215,36 @@ struct State {
     left: Vec<Surprise>,
     /// Surprises that have happened.
     chosen: Vec<Surprise>,
+    /// Time at which the scenario ends, if no surprise has an effect then.
+    end: Duration,
     counts: BTreeMap<Arc<str>, u32>,
     points: Vec<ChoicePoint>,
-    /// Time at which the effects of the last surprise end.
+    /// Time at which the effects of all surprises end.
     effects_end: Duration,
+    /// Number of actions of users.
+    actions: u32,
+    /// Number of choice points up to the last surprise.
+    until_surprise: usize,
     /// `true` if a user has acted while surprises had effects.
     has_overlap: bool,
+    /// Reasons for which rules do not apply, as bits.
+    excuses: u64,
     is_over: bool,
     is_rejoined: bool,
     diverged: Option<String>,
-    trace: Trace,
-}
-
-/// Hashes of the sequences of dependent steps, and of all of them.
-#[derive(Debug, Default)]
-struct Trace {
-    sequences: BTreeMap<String, u64>,
-    total: u64,
-}
-
-impl Trace {
-    /// Appends a step to a sequence.
-    fn push(&mut self, sequence: &str, step: impl Hash) {
-        let old = self.sequences.get(sequence).copied().unwrap_or_default();
-        let new = hash((old, step));
-        if old != 0 {
-            self.total ^= hash((sequence, old));
-        }
-        self.total ^= hash((sequence, new));
-        match self.sequences.get_mut(sequence) {
-            Some(slot) => *slot = new,
-            None => {
-                self.sequences.insert(sequence.to_owned(), new);
-            }
-        }
-    }
-}
-
-fn hash(of: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
+    run: RunState,
 }
 
 impl Choices {
-    pub fn new(clock: &Arc<dyn Clock>, surprises: &[Surprise], guide: Option<Guide>) -> Arc<Self> {
+    /// Choices of a scenario that ends at `end`.
+    pub fn new(
+        clock: &Arc<dyn Clock>,
+        surprises: &[Surprise],
+        end: Duration,
+        guide: Option<Guide>,
+    ) -> Arc<Self> {
         let is_recorded = guide.is_some();
-        let state = State { left: surprises.to_vec(), guide, ..State::default() };
+        let state = State { left: surprises.to_vec(), end, guide, ..State::default() };
         Arc::new(Self {
             clock: Arc::clone(clock),
             is_on: is_recorded || !surprises.is_empty(),
@@ -279,12 +269,18 @@ impl Choices {
         if state.is_over {
             return None;
         }
+        if self.is_recorded {
+            state.run.advance(now, self.clock.now());
+        }
         let step = state.counts.get_key_value(step).map_or_else(|| step.into(), |(step, _)| Arc::clone(step));
         let count = state.counts.entry(Arc::clone(&step)).or_default();
         *count += 1;
         let nth = *count;
-        state.has_overlap |= kind == StepKind::UserAction && now < state.effects_end;
-        if state.record(ChoicePoint { step: Arc::clone(&step), nth, kind, fingerprint: 0 }, now) {
+        if kind == StepKind::UserAction {
+            state.actions += 1;
+            state.has_overlap |= now < state.effects_end;
+        }
+        if state.record(&step, nth, kind, now) {
             self.rejoined.notify_one();
         }
         let at = state.left.iter().position(|one| *one.step == *step && one.nth == nth);
@@ -294,52 +290,54 @@ impl Choices {
         };
         let end = now + Duration::from_millis(becomes.duration());
         state.effects_end = state.effects_end.max(end);
+        state.until_surprise = state.points.len();
         state.chosen.push(Surprise { step: step.to_string(), nth, becomes });
         Some(becomes)
     }
 
-    /// Waits until the run has done the same steps as its parent, and no effect of its last surprise is left.
+    /// Waits until the run has a state of another schedule.
     pub async fn rejoined(&self) {
         self.rejoined.notified().await;
     }
 
-    /// Adds a request of a process, or a response to it, to the trace.
-    pub fn trace_request(&self, process: &Process, what: impl Hash) {
-        if self.is_recorded {
-            self.state.lock().trace.push(&format!("{process:?}"), what);
-        }
+    /// Adds the start of a process to the state of the run.
+    pub fn trace_start(&self, process: &Arc<Process>) {
+        self.trace(|run| run.started(process));
     }
 
-    /// Adds events that a process receives to the trace.
+    /// Adds a request of a process, or a response to it, to the state of the run.
+    pub fn trace_request(&self, process: &Process, is_lease: bool, what: &str) {
+        self.trace(|run| run.requested(process, is_lease, what));
+    }
+
+    /// Adds events that a process receives to the state of the run.
     pub fn trace_received(&self, process: &Process, path: &str, events: usize) {
+        self.trace(|run| run.received(process, path, events));
+    }
+
+    /// Adds a change of the store to the state of the run.
+    pub fn trace_change(&self, event: &WatchEvent) {
+        self.trace(|run| run.changed(event));
+    }
+
+    /// Adds the contents of a backup to the state of the run.
+    pub fn trace_back_up(&self) {
+        self.trace(RunState::backed_up);
+    }
+
+    /// Adds a reason for which violations of rules are not reported from now on.
+    pub fn excuse(&self, reason: &str) {
         if self.is_recorded {
-            let mut state = self.state.lock();
-            let sequence = format!("{process:?} {path}");
-            for _ in 0..events {
-                state.trace.push(&sequence, ());
-            }
+            self.state.lock().excuses |= 1 << (hash(reason) % u64::from(HAS_NOT_ONLY_KILLS));
         }
     }
 
-    /// Adds a change of the store to the trace.
-    pub fn trace_change(&self, event: &WatchEvent) {
-        if !self.is_recorded {
-            return;
+    fn trace(&self, step: impl FnOnce(&mut RunState)) {
+        if self.is_recorded {
+            let run = &mut self.state.lock().run;
+            run.advance(self.clock.monotonic(), self.clock.now());
+            step(run);
         }
-        let Some(object) = event.object() else { return };
-        let resource = object.resource().plural();
-        if matches!(resource, "events" | "leases") {
-            return;
-        }
-        let value = object.value();
-        let mut hasher = DefaultHasher::new();
-        (object.namespace(), object.name(), matches!(event, WatchEvent::Deleted(_))).hash(&mut hasher);
-        object.is_deleting().hash(&mut hasher);
-        for member in ["labels", "annotations", "ownerReferences"] {
-            value["metadata"][member].hash(&mut hasher);
-        }
-        (&value["spec"], &value["status"]).hash(&mut hasher);
-        self.state.lock().trace.push(resource, hasher.finish());
     }
 
     /// Ends all choices.
@@ -347,14 +345,15 @@ impl Choices {
         self.state.lock().is_over = true;
     }
 
-    /// Time at which the effects of all surprises end.
-    pub fn effects_end(&self) -> Duration {
-        self.state.lock().effects_end
+    /// Time at which the scenario ends: not before the effects of all surprises.
+    pub fn scenario_end(&self) -> Duration {
+        let state = self.state.lock();
+        state.end.max(state.effects_end)
     }
 
-    /// `true` if a user has acted while surprises had effects.
-    pub fn has_overlap(&self) -> bool {
-        self.state.lock().has_overlap
+    /// `true` if all surprises have killed a process, and no user has acted while they had effects.
+    pub fn has_only_kills(&self) -> bool {
+        self.state.lock().has_only_kills()
     }
 
     /// A surprise that did not happen, or the first step that differs from the parent.
@@ -367,9 +366,15 @@ impl Choices {
         Some(format!("there is no step {} #{}", left.step, left.nth))
     }
 
-    /// `true` if the run was ended because it did the same steps as its parent.
+    /// `true` if the run was ended because it had a state of another schedule.
     pub fn is_rejoined(&self) -> bool {
         self.state.lock().is_rejoined
+    }
+
+    /// States of the run after its last surprise.
+    pub fn states(&self) -> Vec<RunStateId> {
+        let state = self.state.lock();
+        state.points.iter().skip(state.until_surprise).map(|point| point.state).collect()
     }
 
     /// Surprises that have happened.
@@ -396,23 +401,48 @@ impl Choices {
 }
 
 impl State {
-    /// Records a choice point. Returns `true` if the run has done the same steps as its parent, and no effect of its last
-    /// surprise is left.
-    fn record(&mut self, mut point: ChoicePoint, now: Duration) -> bool {
-        let Some(guide) = &self.guide else { return false };
-        point.fingerprint = hash((self.trace.total, now.as_millis() / RESOLUTION.as_millis()));
-        let mut is_rejoined = false;
-        if let Some(of_parent) = guide.parent.get(self.points.len()) {
-            let is_same = *of_parent == point;
-            let is_prefix = !self.left.is_empty();
-            if is_prefix && !is_same && self.diverged.is_none() {
-                self.diverged = Some(format!("{} #{}", of_parent.step, of_parent.nth));
-            }
-            is_rejoined = guide.reduce && !is_prefix && is_same && now > self.effects_end + RESOLUTION;
+    /// State of the run at a step.
+    fn run_state(&self, step: &str, now: Duration) -> RunStateId {
+        // The state does not contain an effect that lasts.
+        let lasting = (now <= self.effects_end + RESOLUTION).then_some(&self.chosen);
+        let end = self.end.max(self.effects_end);
+        let mut fingerprint = hash((self.run.fingerprint(), step, self.actions, end, lasting));
+        // A step can be repeated without a change of the state.
+        if self.points.last().is_some_and(|last| last.state.fingerprint == fingerprint) {
+            fingerprint = hash(fingerprint);
         }
-        self.is_rejoined |= is_rejoined;
-        self.points.push(point);
-        is_rejoined
+        let compares_less = u64::from(!self.has_only_kills()) << HAS_NOT_ONLY_KILLS;
+        RunStateId { fingerprint, excuses: self.excuses | compares_less }
+    }
+
+    /// Records a choice point. Returns `true` if the run ends at the state of another schedule.
+    fn record(&mut self, step: &Arc<str>, nth: u32, kind: StepKind, now: Duration) -> bool {
+        if self.guide.is_none() {
+            return false;
+        }
+        let point = ChoicePoint { step: Arc::clone(step), nth, kind, state: self.run_state(step, now) };
+        let Some(guide) = &self.guide else { return false };
+        let is_prefix = !self.left.is_empty();
+        if let Some(of_parent) = guide.parent.get(self.points.len())
+            && is_prefix
+            && *of_parent != point
+            && self.diverged.is_none()
+        {
+            self.diverged = Some(format!("{} #{}", of_parent.step, of_parent.nth));
+        }
+        // What comes at this choice point and after it belongs to the other schedule.
+        let is_known = guide.known.as_ref().is_some_and(|known| known.contains(point.state));
+        self.is_rejoined |= !is_prefix && is_known;
+        if !self.is_rejoined {
+            self.points.push(point);
+        }
+        self.is_rejoined
+    }
+
+    fn has_only_kills(&self) -> bool {
+        let is_kill =
+            |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
+        !self.has_overlap && self.chosen.iter().all(is_kill)
     }
 
     /// Runs the schedules that have a surprise at the choice point recorded last, each in a copy of the process. Returns the
@@ -422,8 +452,8 @@ impl State {
         let point = self.points.last()?;
         match guide.children.as_mut()?.run(self.points.len() - 1, point) {
             Next::Continue => None,
-            Next::Run(becomes, of_parent) => {
-                guide.parent = of_parent;
+            Next::Run(becomes, known) => {
+                guide.known = known;
                 Some(becomes)
             }
             Next::Extend(becomes) => Some(becomes),
@@ -433,29 +463,12 @@ impl State {
 
 impl fmt::Debug for Guide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guide").field("reduce", &self.reduce).finish_non_exhaustive()
+        f.debug_struct("Guide").finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Choices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Choices").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn order_of_independent_steps_does_not_change_the_trace() {
-        let trace = |steps: &[(&str, u32)]| {
-            let mut trace = Trace::default();
-            steps.iter().for_each(|(sequence, step)| trace.push(sequence, step));
-            trace.total
-        };
-        assert_eq!(trace(&[("a", 1), ("b", 1), ("a", 2)]), trace(&[("b", 1), ("a", 1), ("a", 2)]));
-        assert_ne!(trace(&[("a", 1), ("a", 2)]), trace(&[("a", 2), ("a", 1)]));
-        assert_ne!(trace(&[("a", 1)]), trace(&[("b", 1)]));
     }
 }

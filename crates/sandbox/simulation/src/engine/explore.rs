@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     choices::{Alternative, Children, ChoicePoint, Choices, Guide, Surprise},
+    known::{KnownStates, RunStateId, Survey},
     observer::Finding,
     outcome::{Outcome, SimulationError},
 };
@@ -51,7 +52,8 @@ pub type ExtraRule = fn(&Outcome) -> Option<String>;
 pub struct Explorer<S> {
     scenario: S,
     bounds: Bounds,
-    reduce: bool,
+    /// `None` if all schedules are run to their end.
+    known: Option<KnownStates>,
     extra: Option<ExtraRule>,
     points: Arc<[ChoicePoint]>,
     outcome: Outcome,
@@ -62,12 +64,14 @@ pub struct Explorer<S> {
 pub struct Report {
     /// Number of schedules that were run.
     pub schedules: u64,
-    /// Number of these that were ended when they were equal to their parent.
+    /// Number of these that were ended at a state of another schedule.
     pub rejoined: u64,
     /// Number of schedules that do not belong to the share.
     pub left_out: u64,
     /// Schedules that violate rules.
     pub violations: Vec<Violation>,
+    /// States of the first of the schedules after its last surprise. Empty if it violates a rule.
+    pub states: Vec<RunStateId>,
 }
 
 /// A schedule that violates rules.
@@ -85,6 +89,8 @@ struct Parent {
     points: Arc<[ChoicePoint]>,
     /// Index of the choice point after the last surprise.
     next: usize,
+    /// States at which the schedule ends.
+    known: Option<KnownStates>,
 }
 
 impl<S: Schedule> Explorer<S> {
@@ -92,9 +98,10 @@ impl<S: Schedule> Explorer<S> {
     pub fn new(scenario: S, surprises: usize) -> Result<Self, SimulationError> {
         let guide = Guide::default();
         let (outcome, choices) = scenario.run_guided(Some(guide))?;
-        let points = choices.take_points().into();
+        let points: Arc<[ChoicePoint]> = choices.take_points().into();
         let bounds = Bounds { surprises, share: 1 };
-        Ok(Self { scenario, bounds, reduce: true, extra: None, points, outcome })
+        let known = Some(KnownStates::new(states(&points), &Survey::default()));
+        Ok(Self { scenario, bounds, known, extra: None, points, outcome })
     }
 
     /// Runs an even share of the schedules with the most surprises: one in `share`.
@@ -104,10 +111,17 @@ impl<S: Schedule> Explorer<S> {
         Self { bounds, ..self }
     }
 
-    /// Runs schedules to the end that do the same as their parents.
+    /// Ends schedules at the states of schedules with one surprise, unless all are run to their end.
+    #[must_use]
+    pub fn with_survey(self, survey: &Survey) -> Self {
+        let known = self.known.map(|_| KnownStates::new(states(&self.points), survey));
+        Self { known, ..self }
+    }
+
+    /// Runs all schedules to their end.
     #[must_use]
     pub fn without_reduction(self) -> Self {
-        Self { reduce: false, ..self }
+        Self { known: None, ..self }
     }
 
     /// Adds a rule.
@@ -126,6 +140,11 @@ impl<S: Schedule> Explorer<S> {
         &self.points
     }
 
+    /// States at which schedules end. `None` if all are run to their end.
+    pub fn known(&self) -> Option<&KnownStates> {
+        self.known.as_ref()
+    }
+
     /// Schedules of the exploration.
     pub fn bounds(&self) -> Bounds {
         self.bounds
@@ -138,7 +157,7 @@ impl<S: Schedule> Explorer<S> {
 
     /// The schedule without surprises.
     fn root(&self) -> Parent {
-        Parent { surprises: Vec::new(), points: Arc::clone(&self.points), next: 0 }
+        Parent { surprises: Vec::new(), points: Arc::clone(&self.points), next: 0, known: self.known.clone() }
     }
 
     /// The scenario with surprises.
@@ -151,55 +170,62 @@ impl<S: Schedule> Explorer<S> {
         let mut report = Report::default();
         let root = self.root();
         if let Some(extension) = root.extensions().nth(part) {
-            self.run(&root, part, extension, &mut report)?;
+            report.states = self.run(&root, part, extension, &mut report)?;
         }
         Ok(report)
     }
 
+    /// Runs a child with its children. Returns its states.
     fn run(
         &self,
         parent: &Parent,
         number: usize,
         (at, becomes): (usize, Alternative),
         report: &mut Report,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<Vec<RunStateId>, SimulationError> {
+        let Some(ChoicePoint { step, nth, .. }) = parent.points.get(at) else { return Ok(Vec::new()) };
         if !self.bounds.include(parent.surprises.len(), parent.next, number) {
             report.left_out += 1;
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut surprises = parent.surprises.clone();
-        let Some(ChoicePoint { step, nth, .. }) = parent.points.get(at) else { return Ok(()) };
         surprises.push(Surprise { step: step.to_string(), nth: *nth, becomes });
-        let guide = Guide { parent: Arc::clone(&parent.points), reduce: self.reduce, children: None };
+        let mut known = parent.known.clone();
+        known.iter_mut().for_each(|known| known.begin_child(number));
+        let guide = Guide { parent: Arc::clone(&parent.points), known: known.clone(), children: None };
         let (outcome, choices) = self.schedule(&surprises).run_guided(Some(guide))?;
-        let of_schedule = self.judge(outcome, &choices, &surprises);
-        let has_children = surprises.len() < self.bounds.surprises && of_schedule.permits_children();
+        let mut of_schedule = self.judge(outcome, &choices, &surprises);
+        let has_children = surprises.len() < self.bounds.surprises && of_schedule.violations.is_empty();
+        let states = std::mem::take(&mut of_schedule.states);
         report.add(of_schedule);
         if !has_children {
-            return Ok(());
+            return Ok(states);
         }
-        let child = Parent { surprises, points: choices.take_points().into(), next: at + 1 };
-        for (number, extension) in child.extensions().enumerate() {
-            self.run(&child, number, extension, report)?;
+        let mut child = Parent { surprises, points: choices.take_points().into(), next: at + 1, known };
+        child.add(&states);
+        let extensions: Vec<_> = child.extensions().collect();
+        for (number, extension) in extensions.into_iter().enumerate() {
+            let states = self.run(&child, number, extension, report)?;
+            child.add(&states);
         }
-        Ok(())
+        Ok(states)
     }
 
     /// Runs the scenario without surprises, with its children. Returns only with an error.
     pub fn run_children(&self, children: Box<dyn Children>) -> Result<Infallible, SimulationError> {
-        let guide = Guide { children: Some(children), reduce: self.reduce, ..Guide::default() };
+        let guide = Guide { children: Some(children), ..Guide::default() };
         let (outcome, choices) = self.scenario.run_guided(Some(guide))?;
         // A copy that has run its schedule to the end.
         let lost = || SimulationError::Children(io::Error::other("the run has no children"));
         let mut children = choices.take_children().ok_or_else(lost)?;
         let report = self.judge(outcome, &choices, &choices.chosen());
-        let points = if report.permits_children() { choices.take_points() } else { Vec::new() };
+        let points = if report.violations.is_empty() { choices.take_points() } else { Vec::new() };
         children.end(report, points)
     }
 
     /// Applies the rules for the end that compare runs. Returns the report of the schedule.
     fn judge(&self, mut outcome: Outcome, choices: &Choices, surprises: &[Surprise]) -> Report {
-        let mut report = Report { schedules: 1, ..Report::default() };
+        let mut report = Report { schedules: 1, states: choices.states(), ..Report::default() };
         if choices.is_rejoined() && outcome.has_no_findings() {
             report.rejoined = 1;
             return report;
@@ -213,27 +239,33 @@ impl<S: Schedule> Explorer<S> {
         if !outcome.has_no_findings() {
             let surprises = surprises.to_vec();
             report.violations.push(Violation { surprises, findings: outcome.findings });
+            report.states.clear();
         }
         report
     }
 }
 
 impl Report {
-    /// Adds the report of other schedules.
+    /// Adds the report of other schedules, without their states.
     pub fn add(&mut self, other: Self) {
         self.schedules += other.schedules;
         self.rejoined += other.rejoined;
         self.left_out += other.left_out;
         self.violations.extend(other.violations);
     }
+}
 
-    /// `true` if a schedule with this report can have children.
-    fn permits_children(&self) -> bool {
-        self.rejoined == 0 && self.violations.is_empty()
-    }
+/// States of a run.
+fn states(points: &[ChoicePoint]) -> impl Iterator<Item = RunStateId> {
+    points.iter().map(|point| point.state)
 }
 
 impl Parent {
+    /// Adds states at which the children end.
+    fn add(&mut self, states: &[RunStateId]) {
+        self.known.iter_mut().for_each(|known| known.add(states));
+    }
+
     /// Surprises that extend the schedule: indexes of choice points, and alternatives.
     fn extensions(&self) -> impl Iterator<Item = (usize, Alternative)> {
         self.points

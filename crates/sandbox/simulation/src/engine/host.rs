@@ -9,7 +9,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -17,7 +17,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use kcm_apiserver::WatchCacheLag;
 use kcm_clock::{Clock, Sleep};
-use kcm_runtime::{SyncMetrics, SyncResult};
+use kcm_runtime::{ControllerState, SyncMetrics, SyncResult};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -113,6 +113,19 @@ pub struct Process {
     /// Identity under which the process holds the lease.
     identity: Mutex<Option<String>>,
     views: Mutex<WatchedCollections>,
+    /// Controllers with observed syncs.
+    controllers: Mutex<Vec<ControllerState>>,
+    sleeps: Mutex<Sleeps>,
+    /// Number of requests that wait for a response, without watches.
+    requests: AtomicU32,
+}
+
+/// Sleeps that have not ended.
+#[derive(Debug, Default)]
+struct Sleeps {
+    next: u64,
+    /// Deadlines by number.
+    deadlines: BTreeMap<u64, Duration>,
 }
 
 /// Part of a collection's history that a process has seen.
@@ -156,11 +169,20 @@ impl Process {
             stops: Count::default(),
             identity: Mutex::default(),
             views: Mutex::default(),
+            controllers: Mutex::default(),
+            sleeps: Mutex::default(),
+            requests: AtomicU32::default(),
         })
     }
 
     pub fn exit(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
+        self.forget_controllers();
+    }
+
+    /// Drops the controllers. Their clients refer to the process.
+    pub fn forget_controllers(&self) {
+        self.controllers.lock().clear();
     }
 
     pub fn is_dead(&self) -> bool {
@@ -240,6 +262,26 @@ impl Process {
         busy.fold(views.seen_until(now), Timestamp::min)
     }
 
+    /// Controllers with observed syncs.
+    pub fn controllers(&self) -> Vec<ControllerState> {
+        self.controllers.lock().clone()
+    }
+
+    /// Deadlines of the sleeps that end until `horizon`, in ascending order.
+    pub fn sleeps(&self, horizon: Duration) -> Vec<Duration> {
+        let sleeps = self.sleeps.lock();
+        let mut deadlines: Vec<_> =
+            sleeps.deadlines.values().copied().filter(|deadline| *deadline <= horizon).collect();
+        deadlines.sort_unstable();
+        deadlines
+    }
+
+    /// `true` if the process waits for no response, syncs nothing, and has received all events.
+    pub fn is_waiting(&self, now: Timestamp) -> bool {
+        let views = self.views.lock();
+        self.requests.load(Ordering::Relaxed) == 0 && views.busy.is_empty() && views.seen_until(now) == now
+    }
+
     /// Number of syncs begun so far.
     pub fn syncs(&self) -> u64 {
         self.views.lock().syncs
@@ -253,6 +295,44 @@ impl Process {
     /// Observes the syncs of a controller.
     pub fn sync_metrics(self: &Arc<Self>, controller: &str) -> Arc<dyn SyncMetrics> {
         Arc::new(Syncs { process: Arc::clone(self), controller: controller.to_owned() })
+    }
+}
+
+/// A sleep that has not ended.
+struct PendingSleep {
+    process: Arc<Process>,
+    number: u64,
+}
+
+impl PendingSleep {
+    fn new(process: &Arc<Process>, deadline: Duration) -> Self {
+        let mut sleeps = process.sleeps.lock();
+        let number = sleeps.next;
+        sleeps.next += 1;
+        sleeps.deadlines.insert(number, deadline);
+        Self { process: Arc::clone(process), number }
+    }
+}
+
+impl Drop for PendingSleep {
+    fn drop(&mut self) {
+        self.process.sleeps.lock().deadlines.remove(&self.number);
+    }
+}
+
+/// A request that waits for its response.
+pub(super) struct PendingRequest(Arc<Process>);
+
+impl PendingRequest {
+    pub(super) fn new(process: &Arc<Process>) -> Self {
+        process.requests.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(process))
+    }
+}
+
+impl Drop for PendingRequest {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -270,6 +350,10 @@ struct Syncs {
 }
 
 impl SyncMetrics for Syncs {
+    fn built(&self, state: ControllerState) {
+        self.process.controllers.lock().push(state);
+    }
+
     fn started(&self) {
         let now = self.process.host.clock.now();
         let mut views = self.process.views.lock();
@@ -317,8 +401,10 @@ impl Clock for ProcessClock {
     fn sleep(&self, duration: Duration) -> Sleep {
         let process = Arc::clone(&self.process);
         let sleep = process.host.clock.sleep(duration);
+        let pending = PendingSleep::new(&process, self.monotonic().saturating_add(duration));
         Box::pin(async move {
             sleep.await;
+            drop(pending);
             process.running().await;
         })
     }

@@ -86,6 +86,7 @@ impl ManagerGroup {
         life.number += 1;
         let seed = self.seed ^ (u64::from(life.number) << 32) ^ ((manager as u64 + 1) << 56);
         let process = Process::new(manager, life.number, &slot.host, seed);
+        network.choices.trace_start(&process);
         let link = ProcessConnection {
             process: Arc::clone(&process),
             network: Arc::clone(network),
@@ -201,6 +202,15 @@ impl ManagerGroup {
             slot.host.end_faults();
             if let Some(process) = &slot.state.lock().process {
                 process.resume_permanently();
+            }
+        }
+    }
+
+    /// Drops what refers to the simulation. Called at its end.
+    pub fn release(&self) {
+        for slot in &self.slots {
+            if let Some(process) = &slot.state.lock().process {
+                process.forget_controllers();
             }
         }
     }

@@ -29,7 +29,7 @@ use tower::{BoxError, Service};
 use super::{
     choices::{Alternative, Choices, StepKind},
     faults::{FaultEffect, Incident, RequestFault, RequestSelector},
-    host::{ObservedHistory, Process},
+    host::{ObservedHistory, PendingRequest, Process},
     managers::ManagerGroup,
     observer::{Observer, RequestOrigin},
     step::{is_watch, request_step},
@@ -53,7 +53,7 @@ pub struct Network {
     /// API servers, and the lags of their watch caches.
     front_ends: Vec<(ApiService, WatchCacheLag)>,
     pub observer: Arc<dyn Observer>,
-    choices: Arc<Choices>,
+    pub(super) choices: Arc<Choices>,
     faults: Vec<RequestFault<Arc<dyn RequestSelector>>>,
     is_healed: AtomicBool,
 }
@@ -211,9 +211,14 @@ impl ProcessConnection {
         if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch) {
             effect = effect.or_else(|| network.choose(step, *kind));
         }
-        if step.is_some() {
-            network.choices.trace_request(process, (parts.method.as_str(), parts.uri.path()));
-        }
+        let is_lease = matches!(step, Some((_, StepKind::Lease)));
+        let trace = |what: &str| {
+            if step.is_some() {
+                network.choices.trace_request(process, is_lease, what);
+            }
+        };
+        trace(step.as_ref().map_or("", |(step, _)| step));
+        let _pending = step.as_ref().filter(|_| !is_watch).map(|_| PendingRequest::new(process));
         match effect.take_if(|effect| matches!(effect, FaultEffect::Stop { .. } | FaultEffect::Cut { .. })) {
             Some(FaultEffect::Stop { time }) => {
                 let time = self.duration(time / 2, time);
@@ -253,18 +258,22 @@ impl ProcessConnection {
         }
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));
+        let lost = || {
+            trace("connection broken");
+            broken()
+        };
         let answer = match effect {
-            Some(FaultEffect::LoseRequest) => return Err(broken()),
+            Some(FaultEffect::LoseRequest) => return Err(lost()),
             Some(FaultEffect::LoseAnswer) => {
                 network.observer.failed(&path);
                 network.execute(sender, request).await?;
-                return Err(broken());
+                return Err(lost());
             }
             Some(FaultEffect::Late { time }) => {
                 network.observer.failed(&path);
                 sender.is_abandoned = true;
                 self.execute_later(self.duration(1, time), sender, request);
-                return Err(broken());
+                return Err(lost());
             }
             Some(FaultEffect::Silence { executed }) => {
                 network.observer.failed(&path);
@@ -318,9 +327,7 @@ impl ProcessConnection {
         };
         process.host.connected().await;
         process.running().await;
-        if step.is_some() {
-            network.choices.trace_request(process, answer.status().as_u16());
-        }
+        trace(answer.status().as_str());
         Ok(answer)
     }
 
