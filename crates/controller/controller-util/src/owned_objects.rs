@@ -71,8 +71,9 @@ impl<K: Object> OwnedObjects<K> {
         let key = owner.key();
         let (objects, requests): (Vec<Arc<K>>, Vec<F>) = deletions.into_iter().unzip();
         let expected = objects.iter().map(|object| DeletedObject::of(&**object));
-        self.own_writes
-            .expect_deletions(&key, expected, |object, uid| self.is_reported(owner, &objects, object, uid));
+        self.own_writes.expect_deletions(&key, &owner.uid, expected, |object, uid| {
+            self.is_reported(owner, &objects, object, uid)
+        });
         let request = async |object: Arc<K>, request: F| {
             let result = request.await;
             if result.is_err() {

@@ -27,7 +27,7 @@
 //! | 1. [`OwnWrites::begin`] | The caches contain all writes of earlier syncs whose versions are known. | Before the object is read: even its absence may be outdated. |
 //! | 2. its result | If `true`, each object that an earlier sync has created or deleted is in the cache or gone, or its creation has a pending name. | Before the owned objects are listed: one that was observed in between would be created again. |
 //! | 3. read and list | The list contains the objects of all names that are not pending any more. | After `begin`, which removes the names of cached objects. |
-//! | 4. [`expect_creations`](UidTrackingExpectations::expect_creations), [`expect_deletions`](OwnWrites::expect_deletions) | Each event of the requested objects lowers the expectations. | Before the first request: the event may precede the response. |
+//! | 4. [`expect_creations`](OwnWrites::expect_creations), [`expect_deletions`](OwnWrites::expect_deletions) | Each event of the requested objects lowers the expectations. | Before the first request: the event may precede the response. |
 //! | 5. [`PendingNames::requested`] | If the sync is aborted, the name is not lost. | Before each request. |
 //! | 6. [`OwnWrites::created`], [`ConsistencyStore::wrote_at`], [`WrittenObjects::wrote`] | The next sync has the response. | After each response. |
 //! | 7. [`lower`](UidTrackingExpectations::lower) | Failed and skipped requests are not expected. | After the last response. |

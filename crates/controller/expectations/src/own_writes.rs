@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Borrow,
+    collections::HashMap,
     fmt,
     hash::{Hash, Hasher},
     sync::Arc,
@@ -9,6 +10,7 @@ use std::{
 
 use kcm_clock::Clock;
 use kcm_meta::{Object, ObjectKey};
+use parking_lot::Mutex;
 
 use crate::{
     ConsistencyStore, GroupResource, NotReady, PendingNames, ReadVersion, UidTrackingExpectations,
@@ -73,6 +75,8 @@ pub struct OwnWrites {
     pub names: PendingNames,
     /// Objects that the API server returned.
     pub objects: WrittenObjects,
+    /// UIDs of the owners that were deleted since the last sync of their key began.
+    deleted_owners: Mutex<HashMap<ObjectKey, Arc<str>>>,
 }
 
 impl OwnWrites {
@@ -86,6 +90,7 @@ impl OwnWrites {
             versions: ConsistencyStore::new(caches),
             names: PendingNames::default(),
             objects: WrittenObjects::default(),
+            deleted_owners: Mutex::default(),
         }
     }
 
@@ -98,6 +103,7 @@ impl OwnWrites {
     ///
     /// If a cache does not contain a write of an earlier sync. The sync is retried with back-off.
     pub fn begin(&self, owner: &ObjectKey, is_cached: impl Fn(&ObjectKey) -> bool) -> Result<bool, NotReady> {
+        self.deleted_owners.lock().remove(owner);
         self.versions.ensure_ready(owner)?;
         // The caches contain the versions of all creations that the API server has confirmed.
         self.expectations.observe_answered_creations(owner);
@@ -123,6 +129,7 @@ impl OwnWrites {
         self.expectations.delete(owner);
         self.names.clear(owner, None);
         self.objects.forget(owner);
+        self.deleted_owners.lock().remove(owner);
     }
 
     /// Records `version` of an object that was created for `owner`, as the API server returned it.
@@ -142,6 +149,22 @@ impl OwnWrites {
         }
     }
 
+    /// Expects `count` creations of objects of `owner`, and nothing else. Call it before the first request.
+    pub fn expect_creations(&self, owner: &ObjectKey, owner_uid: &str, count: usize) {
+        self.expectations.expect_creations(owner, count);
+        self.expect_nothing_if_deleted(owner, owner_uid);
+    }
+
+    /// Removes the expectations of an owner that was deleted during its sync: the events of its objects are not assigned to
+    /// another owner of its name. Called after they are set, so that a deletion that is observed meanwhile is not missed.
+    ///
+    /// DEVIATION: upstream's expectations of the deleted owner hold for the new one until they expire.
+    fn expect_nothing_if_deleted(&self, owner: &ObjectKey, owner_uid: &str) {
+        if self.deleted_owners.lock().get(owner).is_some_and(|deleted| **deleted == *owner_uid) {
+            self.expectations.delete(owner);
+        }
+    }
+
     /// Expects the deletions of `objects` of `owner`, and nothing else. Call it before the first request.
     ///
     /// `is_cached` returns `true` if the cache contains the object with this key and UID. The deletion of another object was
@@ -149,12 +172,14 @@ impl OwnWrites {
     pub fn expect_deletions(
         &self,
         owner: &ObjectKey,
+        owner_uid: &str,
         objects: impl IntoIterator<Item = DeletedObject>,
         is_cached: impl Fn(&ObjectKey, &str) -> bool,
     ) {
         self.expectations.expect_deletions(owner, objects);
         // After the expectations are set, so that a deletion that is handled meanwhile is not missed.
         self.observe_deletions_of_missing(owner, is_cached);
+        self.expect_nothing_if_deleted(owner, owner_uid);
     }
 
     fn observe_deletions_of_missing(&self, owner: &ObjectKey, is_cached: impl Fn(&ObjectKey, &str) -> bool) {
@@ -179,6 +204,8 @@ impl OwnWrites {
 
     /// Records that the owner at `key` with this UID was deleted.
     pub fn observe_owner_deletion(&self, owner: &ObjectKey, uid: &str) {
+        // Before the expectations are deleted, which a sync may set again.
+        self.deleted_owners.lock().insert(owner.clone(), uid.into());
         self.versions.clear(owner, Some(uid));
         self.expectations.delete(owner);
         self.names.clear(owner, Some(uid));
@@ -239,5 +266,29 @@ mod tests {
         assert!(!own_writes.is_settled());
         own_writes.names.remove(&owner, "web-1");
         assert!(own_writes.is_settled());
+    }
+
+    #[test]
+    fn owner_that_is_deleted_during_its_sync_leaves_no_expectations_to_its_successor() {
+        let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+        let own_writes = OwnWrites::new(clock, []);
+        let owner = ObjectKey::new("default", "web");
+        let pod = || DeletedObject { key: ObjectKey::new("default", "web-1"), uid: "p".into() };
+        let is_cached = |_: &ObjectKey, _: &str| true;
+        let begin = || own_writes.begin(&owner, |_| false).unwrap();
+
+        assert!(begin());
+        own_writes.observe_owner_deletion(&owner, "old");
+        own_writes.expect_deletions(&owner, "old", [pod()], is_cached);
+        assert!(begin(), "after deletions");
+
+        own_writes.observe_owner_deletion(&owner, "old");
+        own_writes.expect_creations(&owner, "old", 1);
+        assert!(begin(), "after creations");
+
+        own_writes.expect_deletions(&owner, "new", [pod()], is_cached);
+        assert!(!begin(), "the successor awaits its own deletions");
+        own_writes.observe_owner_deletion(&owner, "new");
+        assert!(begin());
     }
 }

@@ -127,7 +127,7 @@ impl<K: Object> OwnedObjects<K> {
     pub async fn create(&self, owner: &OwnerIdentity, count: usize, creation: &impl Creation<K>) -> Created {
         let key = owner.key();
         // Set before the first request, because the watch event may precede the response.
-        self.own_writes.expectations.expect_creations(&key, count);
+        self.own_writes.expect_creations(&key, &owner.uid, count);
         let now = self.clock.monotonic();
         let pending = self.own_writes.names.pending(&key, &owner.uid);
         let batch = Batch {

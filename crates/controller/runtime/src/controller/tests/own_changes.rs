@@ -137,7 +137,7 @@ async fn deletion_that_was_handled_before_is_not_awaited() {
     env.processed(&controller).await;
     let former = DeletedObject { uid: "former".into(), ..identity("pod") };
     let is_cached = |object: &ObjectKey, uid: &str| *object == identity("pod").key && uid != "former";
-    own_writes.expect_deletions(&key, [former], is_cached);
+    own_writes.expect_deletions(&key, "owner", [former], is_cached);
     assert!(own_writes.expectations.satisfied(&key));
 }
 
