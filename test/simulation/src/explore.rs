@@ -160,12 +160,9 @@ impl Task {
             0..parts,
             self.jobs,
             |part| workers.run_part(*part).map_err(SimulationError::Children),
-            |part, report| match report {
-                Ok(report) => {
-                    survey.add(part, report.states);
-                    ControlFlow::Continue(())
-                }
-                Err(error) => ControlFlow::Break(error),
+            |part, report| {
+                let report = report.map(|report| survey.add(part, report.states));
+                report.map_or_else(ControlFlow::Break, ControlFlow::Continue)
             },
         );
         failed.map_or(Ok(survey), Err)

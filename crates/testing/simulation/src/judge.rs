@@ -189,15 +189,14 @@ impl Judge {
             || entry.verb != "create"
             || entry.code >= 300
             || state.pods.insert(format!("{}/{}", entry.namespace, entry.name));
-        if sender.is_abandoned && entry.resource == "replicasets" && entry.code < 300 {
-            self.note_late_set(&mut state);
-        }
         let leads = !self.elects || sender.process.identity().is_some_and(|own| own == state.holder.0);
         let is_creation = entry.verb == "create";
-        if sender.process.is_dead() || !leads || (sender.is_abandoned && !(is_creation && is_new_name)) {
-            if entry.resource == "replicasets" && entry.code < 300 {
-                self.note_late_set(&mut state);
-            }
+        let is_over = sender.process.is_dead() || !leads;
+        if (is_over || sender.is_abandoned) && entry.resource == "replicasets" && entry.code < 300 {
+            self.choices.excuse("late ReplicaSet");
+            state.has_late_set = true;
+        }
+        if is_over || (sender.is_abandoned && !(is_creation && is_new_name)) {
             // The sender does not run or lead any more, or has given the request up.
             for event in &caused {
                 state.others(event, now);
@@ -234,11 +233,6 @@ impl Judge {
         if let Some(deployment) = deployment.filter(|_| !changes.is_empty()) {
             state.changed.insert(format!("{}/{deployment}", entry.namespace), now);
         }
-    }
-
-    fn note_late_set(&self, state: &mut State) {
-        self.choices.excuse("late ReplicaSet");
-        state.has_late_set = true;
     }
 
     fn note_lease(&self, state: &mut State, sender: &RequestOrigin, entry: &Entry, now: Timestamp) {

@@ -62,14 +62,13 @@ impl Progress {
         for line in old.lines() {
             let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
             let [part, schedules, rejoined, violations, milliseconds] = numbers[..] else { continue };
-            let part = usize::try_from(part).unwrap_or(usize::MAX);
-            progress.count(part, [schedules, rejoined, violations]);
+            progress.count(usize::try_from(part).unwrap_or(usize::MAX), schedules, rejoined, violations);
             progress.before += Duration::from_millis(milliseconds);
         }
         Ok(progress)
     }
 
-    fn count(&mut self, part: usize, [schedules, rejoined, violations]: [u64; 3]) {
+    fn count(&mut self, part: usize, schedules: u64, rejoined: u64, violations: u64) {
         if self.done.insert(part) {
             self.schedules += schedules;
             self.rejoined += rejoined;
@@ -88,7 +87,7 @@ impl Progress {
         self.elapsed = now;
         let violations = report.violations.len() as u64;
         let Report { schedules, rejoined, .. } = *report;
-        self.count(part, [schedules, rejoined, violations]);
+        self.count(part, schedules, rejoined, violations);
         writeln!(self.file, "{part} {schedules} {rejoined} {violations} {}", time.as_millis())
             .map_err(TaskError::file(&self.path))
     }

@@ -306,8 +306,8 @@ impl Choices {
     }
 
     /// Adds a request of a process, or a response to it, to the state of the run.
-    pub fn trace_request(&self, process: &Process, is_lease: bool, what: &str) {
-        self.trace(|run| run.requested(process, is_lease, what));
+    pub fn trace_request(&self, process: &Process, kind: StepKind, what: &str) {
+        self.trace(|run| run.requested(process, kind, what));
     }
 
     /// Adds events that a process receives to the state of the run.

@@ -16,7 +16,7 @@ use kcm_apiserver::{Object, WatchEvent};
 use kcm_runtime::{ControllerState, ObjectKey};
 use serde_json::Value;
 
-use super::host::Process;
+use super::{choices::StepKind, host::Process};
 
 /// Resolution of times. Longer than a brief surprise.
 pub(super) const RESOLUTION: Duration = Duration::from_millis(100);
@@ -120,10 +120,10 @@ impl RunState {
         self.processes.insert(state.process.manager, state);
     }
 
-    /// A process sends a request, or receives the response. `is_lease` is `true` if it names a Lease.
-    pub(super) fn requested(&mut self, process: &Process, is_lease: bool, what: &str) {
+    /// A process sends a request of this kind, or receives the response.
+    pub(super) fn requested(&mut self, process: &Process, kind: StepKind, what: &str) {
         if let Some(state) = self.processes.get_mut(&process.manager) {
-            state.is_reading |= !is_lease;
+            state.is_reading |= kind != StepKind::Lease;
             state.trace.push("requests", what);
         }
     }
@@ -216,8 +216,11 @@ impl ProcessState {
         wall: Timestamp,
         objects: &BTreeMap<ObjectId, TracedObject>,
     ) -> Option<u64> {
+        if !self.process.is_waiting(wall) {
+            return None;
+        }
         let controllers = self.process.controllers();
-        if !self.process.is_waiting(wall) || self.is_reading && controllers.is_empty() {
+        if self.is_reading && controllers.is_empty() {
             return None;
         }
         let mut hasher = DefaultHasher::new();

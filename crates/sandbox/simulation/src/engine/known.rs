@@ -1,7 +1,7 @@
 //! States at which schedules end, because another schedule continues alike.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -29,21 +29,15 @@ const LAST: Rank = Rank::MAX;
 #[derive(Debug, Clone, Default)]
 pub struct KnownStates {
     first: Arc<FirstSchedules>,
-    /// States of schedules with several surprises that were run before.
-    siblings: StateSet,
+    /// States of schedules with several surprises that were run before. Each of them counts as rank 0.
+    siblings: FirstSchedules,
     own: Rank,
 }
 
 /// Lowest rank of each state.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct FirstSchedules {
     ranks: HashMap<RunStateId, Rank>,
-    excuses: BTreeSet<u64>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct StateSet {
-    states: HashSet<RunStateId>,
     excuses: BTreeSet<u64>,
 }
 
@@ -80,7 +74,7 @@ impl KnownStates {
             // After that, it would end.
             let own_states: Vec<_> =
                 states.iter().copied().take_while(|state| !first.contains(*state, own)).collect();
-            first.add(own, own_states.into_iter());
+            first.add(own, own_states);
         }
         Self { first: Arc::new(first), ..Self::default() }
     }
@@ -93,20 +87,17 @@ impl KnownStates {
     /// Adds the states of a schedule, at which the children that are run after it end. Not for those of the schedule without
     /// surprises, which are run in any order.
     pub fn add(&mut self, states: &[RunStateId]) {
-        self.siblings.states.extend(states);
-        self.siblings.excuses.extend(states.iter().map(|state| state.excuses));
+        self.siblings.add(0, states.iter().copied());
     }
 
     /// Returns `true` if the schedule ends at this state.
     pub fn contains(&self, state: RunStateId) -> bool {
-        let Self { first, siblings, own } = self;
-        first.contains(state, *own)
-            || state.at_most(&siblings.excuses).any(|state| siblings.states.contains(&state))
+        self.first.contains(state, self.own) || self.siblings.contains(state, self.own)
     }
 }
 
 impl FirstSchedules {
-    fn add(&mut self, rank: Rank, states: impl Iterator<Item = RunStateId>) {
+    fn add(&mut self, rank: Rank, states: impl IntoIterator<Item = RunStateId>) {
         for state in states {
             self.ranks.entry(state).or_insert(rank);
             self.excuses.insert(state.excuses);

@@ -211,13 +211,12 @@ impl ProcessConnection {
         if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch) {
             effect = effect.or_else(|| network.choose(step, *kind));
         }
-        let is_lease = matches!(step, Some((_, StepKind::Lease)));
-        let trace = |what: &str| {
-            if step.is_some() {
-                network.choices.trace_request(process, is_lease, what);
+        let trace = |what: Option<&str>| {
+            if let Some((step, kind)) = &step {
+                network.choices.trace_request(process, *kind, what.unwrap_or(step));
             }
         };
-        trace(step.as_ref().map_or("", |(step, _)| step));
+        trace(None);
         let _pending = step.as_ref().filter(|_| !is_watch).map(|_| PendingRequest::new(process));
         match effect.take_if(|effect| matches!(effect, FaultEffect::Stop { .. } | FaultEffect::Cut { .. })) {
             Some(FaultEffect::Stop { time }) => {
@@ -259,7 +258,7 @@ impl ProcessConnection {
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));
         let lost = || {
-            trace("connection broken");
+            trace(Some("connection broken"));
             broken()
         };
         let answer = match effect {
@@ -327,7 +326,7 @@ impl ProcessConnection {
         };
         process.host.connected().await;
         process.running().await;
-        trace(answer.status().as_str());
+        trace(Some(answer.status().as_str()));
         Ok(answer)
     }
 
