@@ -212,7 +212,7 @@ impl<K: Object> Reflector<K> {
         };
         self.metrics.watch_started(&self.name);
 
-        let mut warning = self.clock.sleep(INITIAL_EVENTS_WARNING);
+        let mut warning = initial.is_some().then(|| self.clock.sleep(INITIAL_EVENTS_WARNING));
         let (mut events, mut events_at_warning) = (0_u64, 0);
         let error = loop {
             let event = tokio::select! {
@@ -220,8 +220,8 @@ impl<K: Object> Reflector<K> {
                 // The timers are polled after the last event that has arrived, not once per event.
                 event = stream.next() => event,
                 () = &mut deadline => break None,
-                () = expired(&mut first_event), if events == 0 => break Some(self.first_event_timeout()),
-                () = &mut warning, if initial.is_some() => {
+                () = expired(&mut first_event) => break Some(self.first_event_timeout()),
+                () = expired(&mut warning) => {
                     if events == events_at_warning {
                         tracing::warn!(
                             informer = self.name,
@@ -231,7 +231,7 @@ impl<K: Object> Reflector<K> {
                         );
                     }
                     events_at_warning = events;
-                    warning = self.clock.sleep(INITIAL_EVENTS_WARNING);
+                    warning = Some(self.clock.sleep(INITIAL_EVENTS_WARNING));
                     continue;
                 }
             };
@@ -240,8 +240,12 @@ impl<K: Object> Reflector<K> {
                 Some(Err(error)) => break Some(error),
                 Some(Ok(event)) => {
                     events += 1;
+                    first_event = None;
                     match initial.take() {
-                        Some(snapshot) => initial = self.handle_initial_event(snapshot, event),
+                        Some(snapshot) => {
+                            initial = self.handle_initial_event(snapshot, event);
+                            warning = warning.filter(|_| initial.is_some());
+                        }
                         None => self.timed(|this| this.handle_event(event)),
                     }
                 }
