@@ -10,6 +10,7 @@ pub mod host;
 pub mod known;
 pub mod managers;
 pub mod network;
+mod objects;
 pub mod observer;
 pub mod outcome;
 pub mod parallel;

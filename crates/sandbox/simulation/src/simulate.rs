@@ -225,6 +225,7 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
         self.choices.end();
         self.network.end_faults();
         self.managers.end_faults();
+        self.choices.record_end().await;
         if self.settle().await {
             let writes = self.recorder.writes();
             self.clock.sleep(IDLE_CHECK).await;

@@ -205,6 +205,7 @@ impl Cluster {
     async fn run(&self) -> Vec<usize> {
         let not_created = self.run_events().await;
         self.end_faults();
+        self.choices.record_end().await;
         if self.settle().await {
             self.check_idle().await;
         }

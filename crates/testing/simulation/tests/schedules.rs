@@ -149,7 +149,7 @@ fn schedules_with_one_surprise_violate_no_rule() {
         let exploration = Exploration::new(&name, 1, share());
         let explorer = exploration.explorer();
         assert!(explorer.outcome().has_no_findings(), "{name}: {}", explorer.outcome());
-        let points = explorer.choice_points().len();
+        let points = explorer.choices();
         assert!(points >= CHOICE_POINTS, "{name} has {points} choice points");
         let report = exploration.run(0..explorer.parts());
         assert_eq!(report.schedules + report.left_out, explorer.parts() as u64, "{name}");
@@ -215,7 +215,8 @@ fn equal_states_have_equal_successors() {
             }
         }
     }
-    assert!(different * 100 <= equal, "{different} of {equal}");
+    // Names and UIDs, which are drawn, determine which of several equal pods is deleted, and the place of a new one.
+    assert!(different * 40 <= equal, "{different} of {equal}");
     assert!(equal > 100, "{equal}");
 }
 
@@ -226,7 +227,9 @@ fn reduction_finds_the_same_violations() {
         let violations = |exploration: Exploration| -> (BTreeSet<String>, u64) {
             let report = exploration.run(0..parts);
             let findings = report.violations.iter().flat_map(|violation| &violation.findings);
-            (findings.map(ToString::to_string).collect(), report.rejoined)
+            // A run that is ended has had a part of its conflicts.
+            let resources = findings.flat_map(|finding| finding.what.split(", ").map(str::to_owned));
+            (resources.collect(), report.rejoined)
         };
         let (complete, none) = violations(exploration.clone().without_reduction());
         let (reduced, rejoined) = violations(exploration);

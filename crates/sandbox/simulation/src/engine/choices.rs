@@ -8,6 +8,7 @@
 
 use std::{collections::BTreeMap, fmt, hash::Hash, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kcm_apiserver::WatchEvent;
 use kcm_clock::Clock;
 use parking_lot::Mutex;
@@ -85,7 +86,7 @@ pub struct Surprise {
 }
 
 /// A kind of step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StepKind {
     Write,
     Read,
@@ -94,6 +95,8 @@ pub enum StepKind {
     PodCreation,
     UserAction,
     Timer,
+    /// The end of the scenario, at which nothing is chosen.
+    End,
 }
 
 impl StepKind {
@@ -113,6 +116,7 @@ impl StepKind {
             Self::WatchEvent => &[Hold, HoldBriefly, CloseWatch, ExpireWatch],
             Self::PodCreation => &[SlowStart, SlowStop],
             Self::UserAction | Self::Timer => &[Later],
+            Self::End => &[],
         }
     }
 }
@@ -345,6 +349,17 @@ impl Choices {
         self.state.lock().is_over = true;
     }
 
+    /// Waits until the state of the run contains the effects of all surprises, and records it as the last choice point. To be
+    /// called after [`end`](Self::end).
+    pub async fn record_end(&self) {
+        if self.is_on {
+            self.clock.sleep(RESOLUTION + Duration::from_millis(BRIEF)).await;
+        }
+        if self.is_recorded && self.state.lock().record_end(self.clock.monotonic(), self.clock.now()) {
+            self.rejoined.notify_one();
+        }
+    }
+
     /// Time at which the scenario ends: not before the effects of all surprises.
     pub fn scenario_end(&self) -> Duration {
         let state = self.state.lock();
@@ -411,6 +426,10 @@ impl State {
         if self.points.last().is_some_and(|last| last.state.fingerprint == fingerprint) {
             fingerprint = hash(fingerprint);
         }
+        self.with_excuses(fingerprint)
+    }
+
+    fn with_excuses(&self, fingerprint: u64) -> RunStateId {
         let compares_less = u64::from(!self.has_only_kills()) << HAS_NOT_ONLY_KILLS;
         RunStateId { fingerprint, excuses: self.excuses | compares_less }
     }
@@ -420,7 +439,19 @@ impl State {
         if self.guide.is_none() {
             return false;
         }
-        let point = ChoicePoint { step: Arc::clone(step), nth, kind, state: self.run_state(step, now) };
+        let state = self.run_state(step, now);
+        self.record_point(ChoicePoint { step: Arc::clone(step), nth, kind, state })
+    }
+
+    /// Records the end of the scenario. Returns `true` if the run ends at the state of another schedule.
+    fn record_end(&mut self, now: Duration, wall: Timestamp) -> bool {
+        self.run.advance(now, wall);
+        let kind = StepKind::End;
+        let state = self.with_excuses(hash((kind, self.run.end_fingerprint())));
+        self.record_point(ChoicePoint { step: "end of the scenario".into(), nth: 1, kind, state })
+    }
+
+    fn record_point(&mut self, point: ChoicePoint) -> bool {
         let Some(guide) = &self.guide else { return false };
         let is_prefix = !self.left.is_empty();
         if let Some(of_parent) = guide.parent.get(self.points.len())

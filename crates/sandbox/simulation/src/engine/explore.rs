@@ -41,7 +41,8 @@ impl Bounds {
     }
 }
 
-/// A rule in addition to those of the simulation. Returns a description of a violation.
+/// A rule in addition to those of the simulation. Returns a description of a violation. The run may have ended at the state of
+/// another schedule.
 pub type ExtraRule = fn(&Outcome) -> Option<String>;
 
 /// Exploration of a scenario.
@@ -140,6 +141,11 @@ impl<S: Schedule> Explorer<S> {
         &self.points
     }
 
+    /// Number of the choice points that have alternatives.
+    pub fn choices(&self) -> usize {
+        self.points.iter().filter(|point| !point.kind.alternatives().is_empty()).count()
+    }
+
     /// States at which schedules end. `None` if all are run to their end.
     pub fn known(&self) -> Option<&KnownStates> {
         self.known.as_ref()
@@ -226,16 +232,16 @@ impl<S: Schedule> Explorer<S> {
     /// Applies the rules for the end that compare runs. Returns the report of the schedule.
     fn judge(&self, mut outcome: Outcome, choices: &Choices, surprises: &[Surprise]) -> Report {
         let mut report = Report { schedules: 1, states: choices.states(), ..Report::default() };
-        if choices.is_rejoined() && outcome.has_no_findings() {
+        let extra = self.extra.and_then(|rule| rule(&outcome));
+        let is_clean = outcome.has_no_findings();
+        if choices.is_rejoined() && is_clean && extra.is_none() {
             report.rejoined = 1;
             return report;
         }
-        if outcome.has_no_findings() {
+        if is_clean && !choices.is_rejoined() {
             self.scenario.compare(&mut outcome, &self.outcome);
         }
-        if let Some(what) = self.extra.and_then(|rule| rule(&outcome)) {
-            outcome.findings.push(Finding { rule: "extra".to_owned(), what });
-        }
+        outcome.findings.extend(extra.map(|what| Finding { rule: "extra".to_owned(), what }));
         if !outcome.has_no_findings() {
             let surprises = surprises.to_vec();
             report.violations.push(Violation { surprises, findings: outcome.findings });
