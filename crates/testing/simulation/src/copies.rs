@@ -61,7 +61,7 @@ pub fn run_parts(
         points: Arc::clone(explorer.choice_points()),
         first: 0,
         number: 0,
-        known: explorer.known().cloned(),
+        known: explorer.known().clone(),
         report: Report::default(),
         output,
     }))
@@ -78,8 +78,8 @@ struct Copies {
     first: usize,
     /// Number of the next child.
     number: usize,
-    /// States at which the schedule ends. `None` if it runs to its end.
-    known: Option<KnownStates>,
+    /// States at which the schedule ends.
+    known: KnownStates,
     report: Report,
     output: Output,
 }
@@ -127,7 +127,7 @@ impl Copies {
                 let report = result.map_err(failed)?.report;
                 match self.output {
                     Output::Parts { .. } => self.report.states.clone_from(&report.states),
-                    Output::Parent(..) => self.known.iter_mut().for_each(|known| known.add(&report.states)),
+                    Output::Parent(..) => self.known.add(&report.states),
                 }
                 self.report.add(report);
             }
@@ -143,14 +143,14 @@ impl Copies {
     fn begin_child(&mut self, at: usize, number: usize, becomes: Alternative) -> io::Result<Next> {
         self.report = Report::default();
         self.surprises += 1;
-        self.known.iter_mut().for_each(|known| known.begin_child(number));
+        self.known.begin_child(number);
         let copy = if self.surprises < self.bounds.surprises { self.copy()? } else { None };
         let Some(copy) = copy else {
             self.first = TO_THE_END;
-            return Ok(Next::Run(becomes, self.known.take()));
+            return Ok(Next::Run(becomes, std::mem::take(&mut self.known)));
         };
         let Message { report, points } = copy.result()?;
-        self.known.iter_mut().for_each(|known| known.add(&report.states));
+        self.known.add(&report.states);
         self.report = report;
         if !has_choices(&points, at + 1) {
             self.finish(Vec::new());

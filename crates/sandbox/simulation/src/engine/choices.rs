@@ -174,8 +174,8 @@ pub struct ChoicePoint {
 pub struct Guide {
     /// Choice points of the schedule without the last surprise. Empty if there is none.
     pub parent: Arc<[ChoicePoint]>,
-    /// States of other schedules, at which the run ends after its last surprise. `None` if it runs to its end.
-    pub known: Option<KnownStates>,
+    /// States of other schedules, at which the run ends after its last surprise.
+    pub known: KnownStates,
     /// Children of the run, which are run at its choice points.
     pub children: Option<Box<dyn Children>>,
 }
@@ -197,7 +197,7 @@ pub enum Next {
     /// The default.
     Continue,
     /// In a copy: the surprise, and then a run to the end, or to a state of another schedule.
-    Run(Alternative, Option<KnownStates>),
+    Run(Alternative, KnownStates),
     /// In a copy: the surprise, and then the children.
     Extend(Alternative),
 }
@@ -462,7 +462,7 @@ impl State {
             self.diverged = Some(format!("{} #{}", of_parent.step, of_parent.nth));
         }
         // What comes at this choice point and after it belongs to the other schedule.
-        let is_known = guide.known.as_ref().is_some_and(|known| known.contains(point.state));
+        let is_known = guide.known.contains(point.state);
         self.is_rejoined |= !is_prefix && is_known;
         if !self.is_rejoined {
             self.points.push(point);

@@ -53,8 +53,8 @@ pub type ExtraRule = fn(&Outcome) -> Option<String>;
 pub struct Explorer<S> {
     scenario: S,
     bounds: Bounds,
-    /// `None` if all schedules are run to their end.
-    known: Option<KnownStates>,
+    /// States at which schedules end.
+    known: KnownStates,
     extra: Option<ExtraRule>,
     points: Arc<[ChoicePoint]>,
     outcome: Outcome,
@@ -91,7 +91,7 @@ struct Parent {
     /// Index of the choice point after the last surprise.
     next: usize,
     /// States at which the schedule ends.
-    known: Option<KnownStates>,
+    known: KnownStates,
 }
 
 impl<S: Schedule> Explorer<S> {
@@ -101,7 +101,7 @@ impl<S: Schedule> Explorer<S> {
         let (outcome, choices) = scenario.run_guided(Some(guide))?;
         let points: Arc<[ChoicePoint]> = choices.take_points().into();
         let bounds = Bounds { surprises, share: 1 };
-        let known = Some(KnownStates::new(states(&points), &Survey::default()));
+        let known = KnownStates::new(states(&points), &Survey::default());
         Ok(Self { scenario, bounds, known, extra: None, points, outcome })
     }
 
@@ -115,14 +115,17 @@ impl<S: Schedule> Explorer<S> {
     /// Ends schedules at the states of schedules with one surprise, unless all are run to their end.
     #[must_use]
     pub fn with_survey(self, survey: &Survey) -> Self {
-        let known = self.known.map(|_| KnownStates::new(states(&self.points), survey));
+        if !self.known.is_reduced() {
+            return self;
+        }
+        let known = KnownStates::new(states(&self.points), survey);
         Self { known, ..self }
     }
 
     /// Runs all schedules to their end.
     #[must_use]
     pub fn without_reduction(self) -> Self {
-        Self { known: None, ..self }
+        Self { known: KnownStates::default(), ..self }
     }
 
     /// Adds a rule.
@@ -146,9 +149,9 @@ impl<S: Schedule> Explorer<S> {
         self.points.iter().filter(|point| !point.kind.alternatives().is_empty()).count()
     }
 
-    /// States at which schedules end. `None` if all are run to their end.
-    pub fn known(&self) -> Option<&KnownStates> {
-        self.known.as_ref()
+    /// States at which schedules end.
+    pub fn known(&self) -> &KnownStates {
+        &self.known
     }
 
     /// Schedules of the exploration.
@@ -197,7 +200,7 @@ impl<S: Schedule> Explorer<S> {
         let mut surprises = parent.surprises.clone();
         surprises.push(Surprise { step: step.to_string(), nth: *nth, becomes });
         let mut known = parent.known.clone();
-        known.iter_mut().for_each(|known| known.begin_child(number));
+        known.begin_child(number);
         let guide = Guide { parent: Arc::clone(&parent.points), known: known.clone(), children: None };
         let (outcome, choices) = self.schedule(&surprises).run_guided(Some(guide))?;
         let mut of_schedule = self.judge(outcome, &choices, &surprises);
@@ -208,11 +211,11 @@ impl<S: Schedule> Explorer<S> {
             return Ok(states);
         }
         let mut child = Parent { surprises, points: choices.take_points().into(), next: at + 1, known };
-        child.add(&states);
+        child.known.add(&states);
         let extensions: Vec<_> = child.extensions().collect();
         for (number, extension) in extensions.into_iter().enumerate() {
             let states = self.run(&child, number, extension, report)?;
-            child.add(&states);
+            child.known.add(&states);
         }
         Ok(states)
     }
@@ -267,11 +270,6 @@ fn states(points: &[ChoicePoint]) -> impl Iterator<Item = RunStateId> {
 }
 
 impl Parent {
-    /// Adds states at which the children end.
-    fn add(&mut self, states: &[RunStateId]) {
-        self.known.iter_mut().for_each(|known| known.add(states));
-    }
-
     /// Surprises that extend the schedule: indexes of choice points, and alternatives.
     fn extensions(&self) -> impl Iterator<Item = (usize, Alternative)> {
         self.points

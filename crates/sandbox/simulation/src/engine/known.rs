@@ -25,9 +25,10 @@ const LAST: Rank = Rank::MAX;
 /// States of other schedules, at which a schedule ends.
 ///
 /// A schedule ends at the states of schedules of lower rank that have no excuse which it has not itself. Both continue alike, and
-/// the children after the state are those of the other schedule.
+/// the children after the state are those of the other schedule. By default, no schedule ends before its end.
 #[derive(Debug, Clone, Default)]
 pub struct KnownStates {
+    is_reduced: bool,
     first: Arc<FirstSchedules>,
     /// States of schedules with several surprises that were run before. Each of them counts as rank 0.
     siblings: FirstSchedules,
@@ -76,7 +77,7 @@ impl KnownStates {
                 states.iter().copied().take_while(|state| !first.contains(*state, own)).collect();
             first.add(own, own_states);
         }
-        Self { first: Arc::new(first), ..Self::default() }
+        Self { is_reduced: true, first: Arc::new(first), ..Self::default() }
     }
 
     /// Changes to the states at which a child ends. `number` is its number among all children.
@@ -87,7 +88,14 @@ impl KnownStates {
     /// Adds the states of a schedule, at which the children that are run after it end. Not for those of the schedule without
     /// surprises, which are run in any order.
     pub fn add(&mut self, states: &[RunStateId]) {
-        self.siblings.add(0, states.iter().copied());
+        if self.is_reduced {
+            self.siblings.add(0, states.iter().copied());
+        }
+    }
+
+    /// Returns `true` if schedules end at the states of others.
+    pub fn is_reduced(&self) -> bool {
+        self.is_reduced
     }
 
     /// Returns `true` if the schedule ends at this state.
