@@ -8,6 +8,7 @@
 mod check;
 mod eval;
 mod functions;
+mod macros;
 mod operators;
 mod rules;
 mod signatures;

@@ -11,7 +11,7 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
 
-use super::{Program, eval::appended, functions, signatures, types::Type, value::escape};
+use super::{Program, eval::appended, functions, macros, signatures, types::Type, value::escape};
 use crate::structural_schema::Schema;
 
 /// Variables of a rule.
@@ -316,7 +316,7 @@ impl<'a> Checker<'a> {
                 let found = self.with(vec![(ident(variable)?, target.element())], key);
                 Some(found.map(|_| target.clone()))
             }
-            (_, [first, second, .., body]) if functions::is_over_pairs(name) && args.len() <= 4 => {
+            (_, [first, second, .., body]) if macros::is_over_pairs(name) && args.len() <= 4 => {
                 let key = match target {
                     Type::List(_) => Type::Int,
                     Type::Map(keys, _) => (**keys).clone(),
