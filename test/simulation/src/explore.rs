@@ -229,7 +229,7 @@ impl Task {
         let seconds = progress.seconds();
         Ok(format!(
             "| {name} | {} | {} | {share} | {} | {} | {seconds:.0} s | {:.0} | {} |",
-            explorer.choices(),
+            explorer.choice_count(),
             self.surprises,
             progress.schedules,
             progress.schedules - progress.rejoined,

@@ -156,7 +156,7 @@ async fn simulate<X: Send + Sync + 'static>(
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let is_explored = guide.is_some();
     let end = Duration::from_millis(scenario.end);
-    let choices = Choices::new(&clock, &scenario.surprises, end, guide);
+    let choices = Choices::new(&clock, &scenario.surprises, end, guide, false);
     // The rules need the server, which needs the recorder.
     let world = Arc::new(std::sync::OnceLock::<World<X>>::new());
     let write_rules = simulation.write_rules.iter().map(|(name, rule)| -> WriteRule {
@@ -225,7 +225,9 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
         self.choices.end();
         self.network.end_faults();
         self.managers.end_faults();
-        self.choices.record_end().await;
+        self.choices.wait_for_effects().await;
+        self.recorder.catch_up();
+        self.choices.record_end();
         if self.settle().await {
             let writes = self.recorder.writes();
             self.clock.sleep(IDLE_CHECK).await;

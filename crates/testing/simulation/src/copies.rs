@@ -133,7 +133,7 @@ impl Copies {
             }
             self.output.answer_request(&mut self.report)?;
         }
-        if !has_choices(&self.points, at + 1) {
+        if !self.points.iter().skip(at + 1).any(ChoicePoint::has_alternatives) {
             self.finish(Vec::new());
         }
         Ok(Next::Continue)
@@ -152,7 +152,7 @@ impl Copies {
         let Message { report, points } = copy.result()?;
         self.known.add(&report.states);
         self.report = report;
-        if !has_choices(&points, at + 1) {
+        if !points.iter().skip(at + 1).any(ChoicePoint::has_alternatives) {
             self.finish(Vec::new());
         }
         (self.points, self.first, self.number) = (points.into(), at + 1, 0);
@@ -186,11 +186,6 @@ impl Copies {
         };
         process::exit(i32::from(!is_sent))
     }
-}
-
-/// `true` if a choice point from the index `first` has alternatives.
-fn has_choices(points: &[ChoicePoint], first: usize) -> bool {
-    points.iter().skip(first).any(|point| !point.kind.alternatives().is_empty())
 }
 
 impl Children for Copies {

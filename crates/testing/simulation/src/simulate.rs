@@ -121,7 +121,7 @@ async fn simulate(
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let end = Duration::from_millis(scenario.end);
-    let choices = Choices::new(&clock, &scenario.surprises, end, guide);
+    let choices = Choices::new(&clock, &scenario.surprises, end, guide, true);
     let judge = Judge::new(Arc::clone(&clock), &scenario, &choices);
     let audited = Arc::clone(&judge);
     let server = ApiServer::new(ApiServerConfig {
@@ -205,7 +205,9 @@ impl Cluster {
     async fn run(&self) -> Vec<usize> {
         let not_created = self.run_events().await;
         self.end_faults();
-        self.choices.record_end().await;
+        self.choices.wait_for_effects().await;
+        self.judge.catch_up();
+        self.choices.record_end();
         if self.settle().await {
             self.check_idle().await;
         }

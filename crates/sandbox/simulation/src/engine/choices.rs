@@ -169,6 +169,13 @@ pub struct ChoicePoint {
     pub state: RunStateId,
 }
 
+impl ChoicePoint {
+    /// Returns `true` if something else than the default can happen.
+    pub fn has_alternatives(&self) -> bool {
+        !self.kind.alternatives().is_empty()
+    }
+}
+
 /// Other schedules, as an explored run sees them.
 #[derive(Default)]
 pub struct Guide {
@@ -182,8 +189,8 @@ pub struct Guide {
 
 /// Runs the children of a schedule at its choice points, each in a copy of the process.
 pub trait Children: Send {
-    /// Runs the children with a surprise at the choice point of index `at`. Returns in the process and in each copy. Exits at
-    /// the last choice point.
+    /// Runs the children with a surprise at the choice point of index `at`. Returns in the process and in each copy. Exits after
+    /// the last choice point with alternatives.
     fn run(&mut self, at: usize, point: &ChoicePoint) -> Next;
 
     /// Returns the result of a schedule that was run to its end, and exits. A schedule that cannot have children has no
@@ -240,15 +247,18 @@ struct State {
 }
 
 impl Choices {
-    /// Choices of a scenario that ends at `end`.
+    /// Choices of a scenario that ends at `end`. `has_only_known_controllers` if only those of the manager run, of which is known
+    /// what their steps depend on.
     pub fn new(
         clock: &Arc<dyn Clock>,
         surprises: &[Surprise],
         end: Duration,
         guide: Option<Guide>,
+        has_only_known_controllers: bool,
     ) -> Arc<Self> {
         let is_recorded = guide.is_some();
-        let state = State { left: surprises.to_vec(), end, guide, ..State::default() };
+        let run = RunState::new(has_only_known_controllers);
+        let state = State { left: surprises.to_vec(), end, guide, run, ..State::default() };
         Arc::new(Self {
             clock: Arc::clone(clock),
             is_on: is_recorded || !surprises.is_empty(),
@@ -309,9 +319,19 @@ impl Choices {
         self.trace(|run| run.started(process));
     }
 
-    /// Adds a request of a process, or a response to it, to the state of the run.
-    pub fn trace_request(&self, process: &Process, kind: StepKind, what: &str) {
-        self.trace(|run| run.requested(process, kind, what));
+    /// Adds a request of a process to the state of the run.
+    pub fn trace_request(&self, process: &Process, kind: StepKind, step: &str) {
+        self.trace(|run| run.requested(process, kind, step));
+    }
+
+    /// Adds a response to a process to the state of the run.
+    pub fn trace_response(&self, process: &Process, kind: StepKind, result: &str) {
+        self.trace(|run| run.responded(process, kind, result));
+    }
+
+    /// Adds a broken connection of a process to the state of the run.
+    pub fn trace_disconnection(&self, process: &Process) {
+        self.trace(|run| run.disconnected(process));
     }
 
     /// Adds events that a process receives to the state of the run.
@@ -349,12 +369,16 @@ impl Choices {
         self.state.lock().is_over = true;
     }
 
-    /// Waits until the state of the run contains the effects of all surprises, and records it as the last choice point. To be
-    /// called after [`end`](Self::end).
-    pub async fn record_end(&self) {
+    /// Waits until the state of the run contains the effects of all surprises.
+    pub async fn wait_for_effects(&self) {
         if self.is_on {
             self.clock.sleep(RESOLUTION + Duration::from_millis(BRIEF)).await;
         }
+    }
+
+    /// Records the end of the scenario as the last choice point, after all changes of the store. To be called after
+    /// [`end`](Self::end) and [`wait_for_effects`](Self::wait_for_effects).
+    pub fn record_end(&self) {
         if self.is_recorded && self.state.lock().record_end(self.clock.monotonic(), self.clock.now()) {
             self.rejoined.notify_one();
         }

@@ -145,8 +145,8 @@ impl<S: Schedule> Explorer<S> {
     }
 
     /// Number of the choice points that have alternatives.
-    pub fn choices(&self) -> usize {
-        self.points.iter().filter(|point| !point.kind.alternatives().is_empty()).count()
+    pub fn choice_count(&self) -> usize {
+        self.points.iter().filter(|point| point.has_alternatives()).count()
     }
 
     /// States at which schedules end.

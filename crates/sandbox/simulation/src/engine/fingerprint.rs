@@ -14,28 +14,38 @@ use std::{
 use jiff::Timestamp;
 use kcm_apiserver::WatchEvent;
 
-use super::{choices::StepKind, host::Process, objects::Objects};
+use super::{
+    choices::StepKind,
+    host::Process,
+    objects::{Objects, Scope, written_name},
+};
 
 /// Resolution of times. Longer than a brief surprise.
 pub(super) const RESOLUTION: Duration = Duration::from_millis(100);
 
-/// Time within which sleeps and delayed keys of a process count. Those that end later are timeouts that depend on chance.
+/// Time within which sleeps of a process count. Those that end later are timeouts of requests and watches.
 const HORIZON: Duration = Duration::from_secs(30);
 
-/// The same at the end of the scenario, when controllers have time to converge.
+/// The same at the end of the scenario. Longer than a run that has converged continues.
 const END_HORIZON: Duration = Duration::from_secs(120);
+
+/// Time after which a key is not delayed if no rollout has a deadline. Longer than runs take to converge.
+const KEY_HORIZON: Duration = Duration::from_secs(400);
 
 /// State of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunState {
     objects: Objects,
-    /// `true` if there are other controllers than those of the manager. Each member of an object may matter to them.
-    has_other_controllers: bool,
+    /// `true` if only the controllers of the manager run. All members of an object may matter to others.
+    has_only_known_controllers: bool,
     processes: BTreeMap<usize, ProcessState>,
     /// Hash of the objects when they were backed up.
     backup: u64,
-    /// Monotonic time of the last step.
+    /// Times of the last step.
     last: Duration,
+    wall: Timestamp,
+    /// Time of the last change of a Lease.
+    lease: Duration,
 }
 
 /// Steps of a process since it was settled.
@@ -46,6 +56,8 @@ struct ProcessState {
     keys: Vec<QueuedKey>,
     /// `true` if the process has read something else than Leases.
     is_reading: bool,
+    /// Time at which the process observed the last change of a Lease.
+    observed: Duration,
     /// Time at which the end of the process was observed.
     ended: Option<Duration>,
     trace: Trace,
@@ -58,7 +70,8 @@ struct QueuedKey {
     id: u64,
     /// Time at which the key is added. `None` without a delay.
     due: Option<Duration>,
-    is_delayed_only: bool,
+    /// `true` if the key is not in the queue and has no failures.
+    is_only_delayed: bool,
 }
 
 /// Hashes of the sequences of dependent steps, and of all of them.
@@ -87,12 +100,17 @@ impl Trace {
 }
 
 impl RunState {
+    pub(super) fn new(has_only_known_controllers: bool) -> Self {
+        Self { has_only_known_controllers, ..Self::default() }
+    }
+
     /// A process starts.
     pub(super) fn started(&mut self, process: &Arc<Process>) {
         let process = Arc::clone(process);
         let state = ProcessState {
             keys: Vec::new(),
             is_reading: false,
+            observed: Duration::ZERO,
             ended: None,
             trace: Trace::default(),
             process,
@@ -100,11 +118,29 @@ impl RunState {
         self.processes.insert(state.process.manager, state);
     }
 
-    /// A process sends a request of this kind, or receives the response.
-    pub(super) fn requested(&mut self, process: &Process, kind: StepKind, what: &str) {
+    /// A process sends a request of this kind.
+    pub(super) fn requested(&mut self, process: &Process, kind: StepKind, step: &str) {
         if let Some(state) = self.processes.get_mut(&process.manager) {
             state.is_reading |= kind != StepKind::Lease;
-            state.trace.push("requests", what);
+            state.trace.push("requests", step);
+        }
+    }
+
+    /// A process receives a response.
+    pub(super) fn responded(&mut self, process: &Process, kind: StepKind, result: &str) {
+        if let Some(state) = self.processes.get_mut(&process.manager) {
+            let is_success = result.starts_with('2');
+            if kind == StepKind::Lease && is_success && state.observed <= self.lease {
+                state.observed = self.last;
+            }
+            state.trace.push("requests", result);
+        }
+    }
+
+    /// The connection of a process breaks before a response.
+    pub(super) fn disconnected(&mut self, process: &Process) {
+        if let Some(state) = self.processes.get_mut(&process.manager) {
+            state.trace.push("requests", "connection broken");
         }
     }
 
@@ -117,20 +153,23 @@ impl RunState {
 
     /// The store changes. Events are ignored.
     pub(super) fn changed(&mut self, event: &WatchEvent) {
-        let Some((object, hashes)) = self.objects.changed(event, self.last) else { return };
+        let Some((object, place, hashes)) = self.objects.changed(event, self.last) else { return };
         let (resource, is_gone) = (object.resource().plural(), matches!(event, WatchEvent::Deleted(_)));
-        if resource != "leases" {
+        if resource == "leases" {
+            self.lease = self.last;
+        } else {
+            let name = written_name(resource, object.name());
             for process in self.processes.values_mut().filter(|process| process.is_reading) {
                 let content =
                     if process.process.controllers().is_empty() { hashes.exact } else { hashes.content };
-                process.trace.push(resource, (object.name(), content, is_gone));
+                process.trace.push(resource, (name, place, content, is_gone));
             }
         }
     }
 
     /// The store is backed up.
     pub(super) fn backed_up(&mut self) {
-        self.backup = self.objects.exact_hash(Duration::ZERO);
+        self.backup = self.objects.hash(Scope::All, Duration::ZERO, self.wall);
     }
 
     /// A step happens. If time has passed since the one before, all tasks were waiting.
@@ -138,13 +177,12 @@ impl RunState {
         if now <= self.last {
             return;
         }
-        self.last = now;
+        (self.last, self.wall) = (now, wall);
         for process in self.processes.values_mut() {
             if process.process.is_dead() {
                 process.ended.get_or_insert(now);
                 continue;
             }
-            self.has_other_controllers |= process.has_other_controllers(wall);
             if let Some(keys) = process.keys_if_settled(now, wall, &self.objects) {
                 (process.keys, process.trace) = (keys, Trace::default());
             }
@@ -163,20 +201,26 @@ impl RunState {
 
     fn hash(&self, is_end: bool) -> u64 {
         let (origin, horizon) = if is_end { (self.last, END_HORIZON) } else { (Duration::ZERO, HORIZON) };
-        let until = self.last + horizon;
-        let mut hasher = DefaultHasher::new();
-        let objects = match self.has_other_controllers {
-            true => self.objects.exact_hash(origin),
-            false => self.objects.hash(origin, is_end),
+        let scope = match (self.has_only_known_controllers, is_end) {
+            (false, _) => Scope::All,
+            (true, false) => Scope::Steps,
+            (true, true) => Scope::End,
         };
-        objects.hash(&mut hasher);
-        for ProcessState { process, keys, ended, trace, .. } in self.processes.values() {
-            let ended = ended.map(|ended| bucket(ended, origin));
-            (process.manager, ended, trace.total).hash(&mut hasher);
-            for key in keys {
-                let due = key.due.filter(|due| *due <= until).map(|due| bucket(due, origin));
-                if due.is_some() || !key.is_delayed_only {
-                    (key.id, due).hash(&mut hasher);
+        let (until, end) = (self.last + horizon, self.last + KEY_HORIZON);
+        let ignores_late_keys = self.has_only_known_controllers && !self.objects.have_deadline();
+        let mut hasher = DefaultHasher::new();
+        self.objects.hash(scope, origin, self.wall).hash(&mut hasher);
+        for ProcessState { process, keys, observed, ended, trace, .. } in self.processes.values() {
+            let (observed, ended) = (bucket(*observed, origin), ended.map(|ended| bucket(ended, origin)));
+            (process.manager, observed, ended, trace.total).hash(&mut hasher);
+            if trace.total != 0 {
+                // Of what the process remembers, the times are not known.
+                bucket(self.last, Duration::ZERO).hash(&mut hasher);
+            }
+            for QueuedKey { id, due, is_only_delayed } in keys {
+                if !(ignores_late_keys && *is_only_delayed && due.is_some_and(|due| due > end)) {
+                    let soon = due.filter(|due| *due <= until).map(|due| bucket(due, origin));
+                    (id, due.is_some(), soon).hash(&mut hasher);
                 }
             }
             for sleep in process.sleeps(until) {
@@ -188,11 +232,6 @@ impl RunState {
 }
 
 impl ProcessState {
-    /// `true` if the process has begun to work, and its controllers are not known.
-    fn has_other_controllers(&self, wall: Timestamp) -> bool {
-        self.is_reading && self.process.is_waiting(wall) && self.process.controllers().is_empty()
-    }
-
     /// Keys of the queues if the process is settled.
     fn keys_if_settled(&self, now: Duration, wall: Timestamp, objects: &Objects) -> Option<Vec<QueuedKey>> {
         let controllers = self.process.controllers();
@@ -211,7 +250,7 @@ impl ProcessState {
                 if !state.is_idle() {
                     let due = state.delay.take().map(|delay| now + delay);
                     let id = hash((number, &*key.namespace, &*key.name, state.phase, state.requeues));
-                    keys.push(QueuedKey { id, due, is_delayed_only: state.is_idle() });
+                    keys.push(QueuedKey { id, due, is_only_delayed: state.is_idle() });
                 }
             }
         }

@@ -25,7 +25,7 @@ const LAST: Rank = Rank::MAX;
 /// States of other schedules, at which a schedule ends.
 ///
 /// A schedule ends at the states of schedules of lower rank that have no excuse which it has not itself. Both continue alike, and
-/// the children after the state are those of the other schedule. By default, no schedule ends before its end.
+/// the children after the state are those of the other schedule. By default, all schedules run to their end.
 #[derive(Debug, Clone, Default)]
 pub struct KnownStates {
     is_reduced: bool,
@@ -86,7 +86,7 @@ impl KnownStates {
     }
 
     /// Adds the states of a schedule, at which the children that are run after it end. Not for those of the schedule without
-    /// surprises, which are run in any order.
+    /// surprises, which are run in any order. No effect without reduction.
     pub fn add(&mut self, states: &[RunStateId]) {
         if self.is_reduced {
             self.siblings.add(0, states.iter().copied());

@@ -206,12 +206,9 @@ impl ProcessConnection {
         if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch) {
             effect = effect.or_else(|| network.choose(step, *kind));
         }
-        let trace = |what: Option<&str>| {
-            if let Some((step, kind)) = &step {
-                network.choices.trace_request(process, *kind, what.unwrap_or(step));
-            }
-        };
-        trace(None);
+        if let Some((step, kind)) = &step {
+            network.choices.trace_request(process, *kind, step);
+        }
         let _pending = step.as_ref().filter(|_| !is_watch).map(|_| PendingRequest::new(process));
         match effect.take_if(|effect| matches!(effect, FaultEffect::Stop { .. } | FaultEffect::Cut { .. })) {
             Some(FaultEffect::Stop { time }) => {
@@ -253,7 +250,9 @@ impl ProcessConnection {
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));
         let lost = || {
-            trace(Some("connection broken"));
+            if step.is_some() {
+                network.choices.trace_disconnection(process);
+            }
             broken()
         };
         let answer = match effect {
@@ -321,7 +320,9 @@ impl ProcessConnection {
         };
         process.host.connected().await;
         process.running().await;
-        trace(Some(answer.status().as_str()));
+        if let Some((_, kind)) = &step {
+            network.choices.trace_response(process, *kind, answer.status().as_str());
+        }
         Ok(answer)
     }
 

@@ -1,8 +1,7 @@
-//! Objects of the store in the state of a run: hashes of all of them that the next steps depend on.
+//! Hashes of the stored objects: of the members on which the next steps depend.
 //!
 //! The steps of the controllers of the manager do not depend on all of an object: of times, for example, only their order may
-//! matter. [`Objects::hash`] contains only that on which they depend, unless there are other controllers, and
-//! [`Objects::exact_hash`] all. See `docs/simulation.md`.
+//! matter. See `docs/simulation.md`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,17 +20,19 @@ use super::fingerprint::{bucket, hash};
 const METADATA: [&str; 4] = ["labels", "ownerReferences", "deletionGracePeriodSeconds", "finalizers"];
 
 /// Members of metadata on which the steps of the controllers depend in part.
-const IN_PART: [&str; 3] = ["annotations", "creationTimestamp", "generation"];
+const PARTIAL_METADATA: [&str; 3] = ["annotations", "creationTimestamp", "generation"];
 
 /// Members that differ between runs, and on which no step depends.
 const IDENTITIES: [&str; 3] = ["podIP", "podIPs", "containerID"];
 
-/// Annotations of a ReplicaSet that do not matter if it has no pods. They are written when it is scaled.
-const SIZES: [&str; 2] =
-    ["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"];
+/// Annotations with sizes. Of a ReplicaSet without pods, only a desired size of 0 matters.
+const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Reasons of the condition `Progressing` with which its time does not matter.
-const DECIDED: [&str; 2] = ["NewReplicaSetAvailable", "ProgressDeadlineExceeded"];
+/// Reasons of the condition `Progressing` with which no deadline is checked. Upstream reads the time with the first of them,
+/// too, and then adds the Deployment to its queue again.
+const WITHOUT_DEADLINE: [&str; 3] =
+    ["NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"];
 
 /// Resource and key of an object.
 type ObjectId = (Box<str>, ObjectKey);
@@ -72,30 +73,42 @@ pub(super) struct Hashes {
     pub(super) content: u64,
 }
 
-/// Times of an object of which the order matters.
+/// Times of an object of which only the order or the age matters.
 #[derive(Debug, Clone, Default)]
 struct Times {
-    /// Hash of the owner of a pod.
-    owner: u64,
     /// Creation of a pod or ReplicaSet.
     creation: Option<Timestamp>,
     /// Time since which a pod is ready.
     ready: Option<Timestamp>,
-    /// `true` if more than the order matters, because pods are not available at once.
-    has_delay: bool,
+    /// Last progress of a Deployment with a deadline.
+    progress: Option<Timestamp>,
+    /// Seconds after which a ready pod is available.
+    min_ready: u64,
+}
+
+/// Members of the objects that a hash contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All that steps may depend on.
+    All,
+    /// Those on which the steps of the controllers and of users depend.
+    Steps,
+    /// Those on which the steps of the controllers depend after the end of the scenario.
+    End,
 }
 
 impl Objects {
-    /// Applies a change at a time. Returns the object and its hashes, unless it is an event.
+    /// Applies a change that happened at `now`. Returns the object, its place in the order of names, and its hashes, unless it is
+    /// an event.
     pub(super) fn changed<'e>(
         &mut self,
         event: &'e WatchEvent,
         now: Duration,
-    ) -> Option<(&'e Object, Hashes)> {
+    ) -> Option<(&'e Object, usize, Hashes)> {
         let object = event.object().filter(|object| object.resource().plural() != "events")?;
         let resource = object.resource().plural();
-        let key = ObjectKey::new(object.namespace(), object.name());
-        let traced = self.all.entry((resource.into(), key)).or_default();
+        let id: ObjectId = (resource.into(), ObjectKey::new(object.namespace(), object.name()));
+        let traced = self.all.entry(id.clone()).or_default();
         if traced.stored.is_none() {
             traced.number += 1;
             self.numbers.insert(object.uid().into(), traced.number);
@@ -112,7 +125,9 @@ impl Objects {
         let (version, times) = (object.revision().to_string(), Times::of(resource, value));
         let is_gone = matches!(event, WatchEvent::Deleted(_));
         traced.stored = (!is_gone).then_some(StoredObject { version, hashes, time, deletion, times });
-        Some((object, hashes))
+        let before = self.all.range(..&id).rev().take_while(|((of, _), _)| *of == id.0);
+        let place = before.filter(|(_, object)| object.stored.is_some()).count();
+        Some((object, place, hashes))
     }
 
     /// Keys of all objects that have existed.
@@ -124,42 +139,49 @@ impl Objects {
         self.all.iter().filter_map(|(id, object)| Some((id, object.stored.as_ref()?)))
     }
 
-    /// Hash of all objects, with times since `origin`.
-    pub(super) fn exact_hash(&self, origin: Duration) -> u64 {
-        let since = |time: Duration| bucket(time, origin);
-        let mut hasher = DefaultHasher::new();
-        for ((resource, key), StoredObject { hashes, time, deletion, .. }) in self.stored() {
-            let (time, deletion) = (time.map(since), deletion.map(since));
-            let name = written_name(resource, key);
-            (resource, &*key.namespace, name, hashes.exact, time, deletion).hash(&mut hasher);
-        }
-        hasher.finish()
+    /// `true` if a Deployment must make progress within a deadline.
+    pub(super) fn have_deadline(&self) -> bool {
+        self.stored().any(|(_, object)| object.times.progress.is_some())
     }
 
-    /// Hash of what the steps of the controllers depend on, with times since `origin`. At the end of the
-    /// scenario, no user chooses pods by their names any more, and no rule compares their ages.
-    pub(super) fn hash(&self, origin: Duration, is_end: bool) -> u64 {
-        let since = |time: Duration| bucket(time, origin);
-        let has_delay = self.stored().any(|(_, object)| object.times.has_delay);
-        let creations =
-            Order::new(self.stored().map(|(_, object)| (object.times.owner, object.times.creation)));
-        let ready = Order::new(self.stored().map(|(_, object)| (object.times.owner, object.times.ready)));
-        let mut all = Vec::new();
-        for ((resource, key), object) in self.stored() {
+    /// Hash of the objects. Times are those since `origin`, and ages those at the time `wall`.
+    pub(super) fn hash(&self, scope: Scope, origin: Duration, wall: Timestamp) -> u64 {
+        let since = |time: &Duration| bucket(*time, origin);
+        let age = |time: Timestamp| wall.duration_since(time).as_millis() / 100;
+        let min_ready = self.stored().map(|(_, object)| object.times.min_ready).max().unwrap_or_default();
+        let (creations, ready) = (self.order(|times| times.creation), self.order(|times| times.ready));
+        let hash_of = |(id, object): (&ObjectId, &StoredObject)| {
+            let (resource, key) = id;
             let StoredObject { hashes, time, deletion, times, .. } = object;
-            let ages = (!is_end)
-                .then(|| (creations.of(times.owner, times.creation), ready.of(times.owner, times.ready)));
-            // A ready pod has no next step of its own.
-            let time = time.filter(|_| times.ready.is_none() || deletion.is_some()).map(since);
-            let deletion = deletion.map(since);
-            let available = has_delay.then_some(times.ready);
-            let id = (resource, &*key.namespace, written_name(resource, key));
-            all.push(hash((id, hashes.content, time, deletion, ages, available)));
-        }
-        if is_end {
+            let (time, deletion) = (time.as_ref().map(since), deletion.as_ref().map(since));
+            let of_scope = if scope == Scope::All {
+                hash((hashes.exact, time))
+            } else {
+                let is_pod = **resource == *"pods";
+                // After the end, no user chooses pods by their ages and names, and no rule compares the ages.
+                let order = (scope == Scope::Steps || !is_pod)
+                    .then(|| (creations.of(id, times.creation), ready.of(id, times.ready)));
+                // The kubelet does nothing more for a ready pod.
+                let time = time.filter(|_| times.ready.is_none() || deletion.is_some());
+                let until_available = times.ready.filter(|_| min_ready > 0);
+                let until_available = until_available.map(|ready| age(ready).min(i128::from(min_ready) * 10));
+                hash((hashes.content, time, order, until_available, times.progress.map(age)))
+            };
+            hash((resource, &*key.namespace, written_name(resource, &key.name), of_scope, deletion))
+        };
+        let mut all: Vec<u64> = self.stored().map(hash_of).collect();
+        if scope == Scope::End {
             all.sort_unstable();
         }
         hash(all)
+    }
+
+    /// Order of a time among the objects of each resource and namespace.
+    fn order(&self, of: impl Fn(&Times) -> Option<Timestamp>) -> Order<'_> {
+        let mut all: Vec<_> = self.stored().map(|(id, object)| (group(id), of(&object.times))).collect();
+        all.sort_unstable();
+        all.dedup();
+        Order(all)
     }
 
     /// `true` if the caches of a controller contain all that the store contains.
@@ -176,45 +198,57 @@ impl Objects {
     }
 }
 
-/// Name of an object, unless it is drawn. The order of drawn names matters: users and controllers choose pods by it.
-fn written_name<'a>(resource: &str, key: &'a ObjectKey) -> &'a str {
-    if resource == "pods" { "" } else { &key.name }
+/// Resource and namespace of an object.
+fn group((resource, key): &ObjectId) -> (&str, &str) {
+    (resource, &key.namespace)
 }
 
-/// Distinct times of objects with the same owner, in ascending order.
-struct Order(Vec<(u64, Option<Timestamp>)>);
-
-impl Order {
-    fn new(times: impl Iterator<Item = (u64, Option<Timestamp>)>) -> Self {
-        let mut all: Vec<_> = times.collect();
-        all.sort_unstable();
-        all.dedup();
-        Self(all)
+/// The part of a name that is not drawn. The order of drawn names matters: users and controllers choose among pods of the same
+/// age by it.
+pub(super) fn written_name<'a>(resource: &str, name: &'a str) -> &'a str {
+    match name.rsplit_once('-') {
+        Some((written, _)) if resource == "pods" => written,
+        _ => name,
     }
+}
 
-    /// Number of times of the owner before `time`.
-    fn of(&self, owner: u64, time: Option<Timestamp>) -> usize {
-        let before = self.0.partition_point(|one| *one < (owner, time));
-        before - self.0.partition_point(|(of, _)| *of < owner)
+/// Distinct times of objects of the same group, in ascending order.
+struct Order<'a>(Vec<((&'a str, &'a str), Option<Timestamp>)>);
+
+impl Order<'_> {
+    /// Number of times in the group of an object before `time`.
+    fn of(&self, id: &ObjectId, time: Option<Timestamp>) -> usize {
+        let of_group = group(id);
+        let before = self.0.partition_point(|one| *one < (of_group, time));
+        before - self.0.partition_point(|(group, _)| *group < of_group)
     }
 }
 
 impl Times {
     fn of(resource: &str, value: &Value) -> Self {
         let time = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
-        let has_delay = value["spec"]["minReadySeconds"].as_u64().is_some_and(|seconds| seconds > 0);
-        let times = Self { has_delay, ..Self::default() };
+        let condition = |of: &str| {
+            let mut conditions = value["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.find(|condition| condition["type"] == of)
+        };
         let creation = time(&value["metadata"]["creationTimestamp"]);
+        let min_ready = value["spec"]["minReadySeconds"].as_u64().unwrap_or_default();
+        let times = Self { min_ready, ..Self::default() };
         match resource {
             "replicasets" => Self { creation, ..times },
             "pods" => {
-                let conditions = value["status"]["conditions"].as_array().into_iter().flatten();
-                let mut conditions =
-                    conditions.filter(|one| one["type"] == "Ready" && one["status"] == "True");
-                let ready = conditions.next().and_then(|one| time(&one["lastTransitionTime"]));
-                let owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-                let owners: Vec<_> = owners.map(|owner| owner["uid"].as_str()).collect();
-                Self { owner: hash(owners), creation, ready, ..times }
+                let ready = condition("Ready").filter(|condition| condition["status"] == "True");
+                let ready = ready.and_then(|condition| time(&condition["lastTransitionTime"]));
+                Self { creation, ready, ..times }
+            }
+            "deployments" => {
+                let has_deadline = |condition: &&Value| {
+                    let reason = condition["reason"].as_str();
+                    !reason.is_some_and(|reason| WITHOUT_DEADLINE.contains(&reason))
+                };
+                let progress = condition("Progressing").filter(has_deadline);
+                let progress = progress.and_then(|condition| time(&condition["lastUpdateTime"]));
+                Self { progress, ..times }
             }
             _ => times,
         }
@@ -227,8 +261,9 @@ fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Ha
         let holder = hash(value["spec"]["holderIdentity"].as_str());
         return Hashes { exact: holder, content: holder };
     }
+    let (all, partial) =
+        (MemberHasher { numbers, is_exact: true }, MemberHasher { numbers, is_exact: false });
     let mut common = DefaultHasher::new();
-    let (all, status) = (Members { numbers, is_exact: true }, Members { numbers, is_exact: false });
     let metadata = &value["metadata"];
     metadata["deletionTimestamp"].is_string().hash(&mut common);
     for member in METADATA {
@@ -241,49 +276,50 @@ fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Ha
         }
     }
     let mut exact = common.clone();
-    for member in IN_PART {
+    for member in PARTIAL_METADATA {
         all.hash(&metadata[member], &mut exact);
     }
     all.hash(&value["status"], &mut exact);
 
     let number = |value: &Value| value.as_i64().unwrap_or_default();
-    let behind = number(&metadata["generation"]) - number(&value["status"]["observedGeneration"]);
-    behind.hash(&mut common);
+    let observed = number(&value["status"]["observedGeneration"]);
+    (number(&metadata["generation"]) - observed, observed == 0).hash(&mut common);
     let is_empty =
         resource == "replicasets" && value["spec"]["replicas"] == 0 && value["status"]["replicas"] == 0;
     for (name, annotation) in metadata["annotations"].as_object().into_iter().flatten() {
-        if !(is_empty && SIZES.contains(&&**name)) {
-            (&**name, annotation.as_str()).hash(&mut common);
+        match &**name {
+            DESIRED_REPLICAS if is_empty => (name, annotation == "0").hash(&mut common),
+            MAX_REPLICAS if is_empty => {}
+            name => (name, annotation.as_str()).hash(&mut common),
         }
     }
-    status.hash(&value["status"], &mut common);
+    partial.hash(&value["status"], &mut common);
     Hashes { exact: exact.finish(), content: common.finish() }
 }
 
-/// Hash of a member of an object, and of all its members.
-struct Members<'a> {
+/// Hasher of a member of an object with all its members.
+struct MemberHasher<'a> {
     numbers: &'a HashMap<Box<str>, u32>,
-    /// `false` if times, generations and the order of conditions do not matter.
+    /// `false` if times, observed generations and the order of conditions do not matter.
     is_exact: bool,
 }
 
-impl Members<'_> {
+impl MemberHasher<'_> {
     fn hash(&self, value: &Value, hasher: &mut DefaultHasher) {
         match value {
             Value::Object(members) => {
-                // The deadline depends on its time.
-                let is_progress = value["type"] == "Progressing"
-                    && !value["reason"].as_str().is_some_and(|reason| DECIDED.contains(&reason));
-                let of = Members { is_exact: self.is_exact || is_progress, ..*self };
-                for (name, member) in members.iter().filter(|(name, _)| of.matters(name)) {
+                for (name, member) in members.iter().filter(|(name, _)| self.matters(name)) {
                     name.hash(hasher);
                     match member.as_str().filter(|_| name == "uid").and_then(|uid| self.numbers.get(uid)) {
                         Some(number) => number.hash(hasher),
-                        None if name == "conditions" && !of.is_exact => of.hash_conditions(member, hasher),
-                        None => of.hash(member, hasher),
+                        None if name == "conditions" && !self.is_exact => {
+                            self.hash_conditions(member, hasher);
+                        }
+                        None => self.hash(member, hasher),
                     }
                 }
-                members.len().hash(hasher);
+                // The end of the members.
+                hasher.write_u8(0xff);
             }
             Value::Array(items) => {
                 items.len().hash(hasher);
@@ -358,94 +394,121 @@ mod tests {
 
     #[test]
     fn steps_do_not_depend_on_all_members() {
-        let conditions = |reason: &str, second: u32| {
-            json!([
-                {"type": "Progressing", "reason": reason, "lastUpdateTime": format!("2026-01-01T00:00:0{second}Z")},
-                {"type": "Ready", "lastTransitionTime": "2026-01-01T00:00:05Z"},
-            ])
+        let conditions = json!([
+            {"type": "Progressing", "reason": "NewReplicaSetAvailable", "lastUpdateTime": "2026-01-01T00:00:05Z"},
+            {"type": "Ready", "lastTransitionTime": "2026-01-01T00:00:05Z"},
+        ]);
+        let desired = |size: &str, replicas: u32| {
+            json!({
+                "metadata": {"annotations": {DESIRED_REPLICAS: size, MAX_REPLICAS: size}},
+                "spec": {"replicas": replicas},
+            })
         };
         let before = changed("replicasets", &json!({}));
-        // Patch, and whether the hashes of all members and of those that matter are equal.
-        for (patch, exact_is_equal, content_is_equal) in [
-            (json!({"metadata": {"ownerReferences": [{"uid": "b"}]}}), true, true),
-            (json!({"metadata": {"ownerReferences": [{"uid": "c"}]}}), false, false),
-            (json!({"metadata": {"ownerReferences": [{"uid": "unknown"}]}}), false, false),
-            (json!({"status": {"podIP": "10.0.0.2"}}), true, true),
-            (json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:09Z"}}), false, true),
-            (json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 3}}), false, true),
-            (json!({"metadata": {"generation": 3}}), false, false),
-            (
-                json!({"metadata": {"annotations": {"deployment.kubernetes.io/desired-replicas": "4"}}}),
-                false,
-                true,
-            ),
-            (
-                json!({
-                    "metadata": {"annotations": {"deployment.kubernetes.io/desired-replicas": "4"}},
-                    "spec": {"replicas": 1},
-                }),
-                false,
-                false,
-            ),
-            (json!({"metadata": {"annotations": {"note": "b"}}}), false, false),
-            (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:09Z"}}), false, false),
+        // Changes with equal hashes of all members, with equal hashes of those that matter, and with different ones.
+        let (same, equal, different) = ((true, true), (false, true), (false, false));
+        for (patch, expected) in [
+            (json!({"metadata": {"ownerReferences": [{"uid": "b"}]}}), same),
+            (json!({"metadata": {"ownerReferences": [{"uid": "c"}]}}), different),
+            (json!({"metadata": {"ownerReferences": [{"uid": "unknown"}]}}), different),
+            (json!({"status": {"podIP": "10.0.0.2"}}), same),
+            (json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:09Z"}}), equal),
+            (json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 3}}), equal),
+            (json!({"metadata": {"generation": 3}}), different),
+            (json!({"metadata": {"generation": 0}, "status": {"observedGeneration": 0}}), different),
+            (desired("4", 0), equal),
+            (desired("0", 0), different),
+            (desired("4", 1), different),
+            (json!({"metadata": {"annotations": {"note": "b"}}}), different),
+            (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:09Z"}}), different),
             (
                 json!({"spec": {"template": {"metadata": {"annotations": {"at": "2026-01-01T00:00:09Z"}}}}}),
-                false,
-                false,
+                different,
             ),
-            (json!({"status": {"conditions": conditions("NewReplicaSetAvailable", 5)}}), false, true),
-            (json!({"status": {"conditions": conditions("ReplicaSetUpdated", 5)}}), false, false),
+            (json!({"status": {"conditions": conditions}}), equal),
+            (json!({"status": {"conditions": []}}), different),
         ] {
             let Hashes { exact, content } = changed("replicasets", &patch);
-            let are_equal = (exact == before.exact, content == before.content);
-            assert_eq!(are_equal, (exact_is_equal, content_is_equal), "{patch}");
+            assert_eq!((exact == before.exact, content == before.content), expected, "{patch}");
         }
-        let updated = |second| {
-            changed(
-                "deployments",
-                &json!({"status": {"conditions": conditions("ReplicaSetUpdated", second)}}),
-            )
-        };
-        assert_ne!(updated(5).content, updated(6).content);
+        assert_ne!(changed("replicasets", &desired("4", 1)), changed("replicasets", &desired("5", 1)));
     }
 
-    /// Objects with pods of one owner, each with its creation, and the second since which it is ready.
-    fn pods(pods: &[(&str, i64, Option<i64>)], has_delay: bool, is_end: bool) -> u64 {
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// Objects of a resource with their times.
+    fn objects(resource: &str, all: &[(&str, Times)]) -> Objects {
         let mut objects = Objects::default();
-        for (name, creation, ready) in pods {
-            let at = |second: i64| Timestamp::from_second(second).ok();
-            let (creation, ready) = (at(*creation), ready.and_then(at));
-            let times = Times { owner: 1, creation, ready, has_delay };
+        for (name, times) in all {
             let (version, hashes) = (String::new(), Hashes { exact: 0, content: 7 });
-            let time = creation.map(|at| at.duration_since(Timestamp::UNIX_EPOCH).unsigned_abs());
-            let stored = Some(StoredObject { version, hashes, time, deletion: None, times });
-            let id = (Box::from("pods"), ObjectKey::new("ns", *name));
+            let creation = times.creation.filter(|_| resource == "pods");
+            let time = creation.map(|at| at.duration_since(second(0)).unsigned_abs());
+            let stored = Some(StoredObject { version, hashes, time, deletion: None, times: times.clone() });
+            let id = (Box::from(resource), ObjectKey::new("ns", *name));
             objects.all.insert(id, TracedObject { number: 1, stored });
         }
-        objects.hash(Duration::ZERO, is_end)
+        objects
+    }
+
+    /// Hash of pods, each with its creation, and the second since which it is ready.
+    fn pods(scope: Scope, all: &[(&str, i64, Option<i64>)]) -> u64 {
+        let times = |creation: i64, ready: Option<i64>| Times {
+            creation: Some(second(creation)),
+            ready: ready.map(second),
+            ..Times::default()
+        };
+        let all: Vec<_> =
+            all.iter().map(|(name, creation, ready)| (*name, times(*creation, *ready))).collect();
+        objects("pods", &all).hash(scope, Duration::ZERO, second(20))
     }
 
     #[test]
     fn only_the_order_of_times_of_ready_pods_matters() {
-        let at = |all: &[(&str, i64, Option<i64>)]| pods(all, false, false);
-        let before = at(&[("a", 1, Some(3)), ("b", 2, Some(4))]);
-        assert_eq!(at(&[("a", 1, Some(5)), ("b", 4, Some(9))]), before);
-        assert_eq!(at(&[("c", 1, Some(3)), ("d", 2, Some(4))]), before);
-        assert_ne!(at(&[("a", 1, Some(4)), ("b", 2, Some(3))]), before);
-        assert_ne!(at(&[("a", 1, Some(3)), ("b", 2, Some(3))]), before);
-        assert_ne!(at(&[("a", 1, Some(3))]), before);
-        assert_ne!(at(&[("a", 1, None), ("b", 2, None)]), at(&[("a", 1, None), ("b", 3, None)]));
-        let with_delay = |second| pods(&[("a", 1, Some(3)), ("b", 2, Some(second))], true, false);
-        assert_ne!(with_delay(4), with_delay(5));
+        let at = |all: &[(&str, i64, Option<i64>)]| pods(Scope::Steps, all);
+        let before = at(&[("w0-a", 1, Some(3)), ("w0-b", 2, Some(4))]);
+        assert_eq!(at(&[("w0-a", 1, Some(5)), ("w0-b", 4, Some(9))]), before);
+        assert_eq!(at(&[("w0-c", 1, Some(3)), ("w0-d", 2, Some(4))]), before);
+        assert_ne!(at(&[("w0-a", 1, Some(3)), ("w1-b", 2, Some(4))]), before);
+        assert_ne!(at(&[("w0-a", 1, Some(4)), ("w0-b", 2, Some(3))]), before);
+        assert_ne!(at(&[("w0-a", 1, Some(3)), ("w0-b", 2, Some(3))]), before);
+        assert_ne!(at(&[("w0-a", 1, Some(3))]), before);
+        assert_ne!(at(&[("w0-a", 1, None), ("w0-b", 2, None)]), at(&[("w0-a", 1, None), ("w0-b", 3, None)]));
     }
 
     #[test]
-    fn order_of_names_and_ages_does_not_matter_at_the_end() {
-        let at = |all: &[(&str, i64, Option<i64>)]| pods(all, false, true);
-        let before = at(&[("a", 1, Some(3)), ("b", 2, None)]);
-        assert_eq!(at(&[("a", 2, None), ("b", 1, Some(3))]), before);
-        assert_eq!(at(&[("a", 2, None), ("b", 2, Some(3))]), before);
-        assert_ne!(at(&[("a", 3, None), ("b", 1, Some(3))]), before);
+    fn names_and_ages_of_pods_do_not_matter_at_the_end() {
+        let at = |all: &[(&str, i64, Option<i64>)]| pods(Scope::End, all);
+        let before = at(&[("w0-a", 1, Some(3)), ("w0-b", 2, None)]);
+        assert_eq!(at(&[("w0-a", 2, None), ("w0-b", 1, Some(3))]), before);
+        assert_eq!(at(&[("w0-a", 2, None), ("w0-b", 2, Some(3))]), before);
+        assert_ne!(at(&[("w0-a", 3, None), ("w0-b", 1, Some(3))]), before);
+    }
+
+    #[test]
+    fn order_of_replica_sets_matters_at_the_end() {
+        let at = |a: i64, b: i64| {
+            let times = |creation| Times { creation: Some(second(creation)), ..Times::default() };
+            let all = objects("replicasets", &[("a", times(a)), ("b", times(b))]);
+            all.hash(Scope::End, Duration::ZERO, second(20))
+        };
+        assert_eq!(at(1, 2), at(1, 3));
+        assert_ne!(at(1, 2), at(2, 1));
+    }
+
+    #[test]
+    fn ages_count_from_the_end_and_until_pods_are_available() {
+        let at = |ready: i64, progress: i64, end: i64| {
+            let pod = Times { ready: Some(second(ready)), min_ready: 5, ..Times::default() };
+            let deployment = Times { progress: Some(second(progress)), ..Times::default() };
+            let mut all = objects("pods", &[("w0-a", pod)]);
+            all.all.extend(objects("deployments", &[("w0", deployment)]).all);
+            all.hash(Scope::End, Duration::from_secs(end.unsigned_abs()), second(end))
+        };
+        assert_eq!(at(8, 7, 10), at(10, 9, 12));
+        assert_ne!(at(8, 7, 10), at(9, 7, 10));
+        assert_ne!(at(8, 7, 10), at(8, 8, 10));
+        assert_eq!(at(3, 7, 10), at(4, 7, 10), "both are available");
     }
 }
