@@ -219,6 +219,10 @@ fn availability(
     if new.replicas >= old.replicas || is_scaling {
         return None;
     }
+    // A ReplicaSet that was scaled down reports its former available pods until its next status (US-4.9).
+    if old.available > old.replicas && old.observed < old.generation {
+        return None;
+    }
     // Surplus pods of a ReplicaSet still count as available (US-4.9).
     let has_surplus_pods = |set: &TrackedReplicaSet| {
         set.current.pods > set.current.replicas && set.current.identity.uid != new.identity.uid

@@ -254,6 +254,19 @@ fn rolling_update_below_the_minimum_violates_availability() {
 }
 
 #[test]
+fn replica_set_counts_with_its_former_pods_until_its_next_status() {
+    let mut test = InvariantTest::new();
+    test.observe(&deployment());
+    test.observe(&set("old", 10, 10));
+    test.check_write("create", &set("new", 3, 0));
+    let not_observed =
+        |replicas, generation| with(set("old", replicas, 10), &[("/metadata/generation", json!(generation))]);
+    test.check_write("update", &not_observed(8, 2));
+    test.check_write("update", &not_observed(7, 3));
+    assert_eq!(test.violated(), []);
+}
+
+#[test]
 fn unavailable_replicas_may_be_scaled_down() {
     let mut test = InvariantTest::new();
     test.observe(&deployment());
