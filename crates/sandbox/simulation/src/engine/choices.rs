@@ -324,14 +324,9 @@ impl Choices {
         self.trace(|run| run.requested(process, kind, step));
     }
 
-    /// Adds a response to a process to the state of the run.
+    /// Adds a response to a process, or the end of its connection, to the state of the run.
     pub fn trace_response(&self, process: &Process, kind: StepKind, result: &str) {
         self.trace(|run| run.responded(process, kind, result));
-    }
-
-    /// Adds a broken connection of a process to the state of the run.
-    pub fn trace_disconnection(&self, process: &Process) {
-        self.trace(|run| run.disconnected(process));
     }
 
     /// Adds events that a process receives to the state of the run.

@@ -126,7 +126,7 @@ impl RunState {
         }
     }
 
-    /// A process receives a response.
+    /// A process receives a response, or its connection breaks.
     pub(super) fn responded(&mut self, process: &Process, kind: StepKind, result: &str) {
         if let Some(state) = self.processes.get_mut(&process.manager) {
             let is_success = result.starts_with('2');
@@ -134,13 +134,6 @@ impl RunState {
                 state.observed = self.last;
             }
             state.trace.push("requests", result);
-        }
-    }
-
-    /// The connection of a process breaks before a response.
-    pub(super) fn disconnected(&mut self, process: &Process) {
-        if let Some(state) = self.processes.get_mut(&process.manager) {
-            state.trace.push("requests", "connection broken");
         }
     }
 

@@ -209,6 +209,11 @@ impl ProcessConnection {
         if let Some((step, kind)) = &step {
             network.choices.trace_request(process, *kind, step);
         }
+        let trace_response = |result: &str| {
+            if let Some((_, kind)) = &step {
+                network.choices.trace_response(process, *kind, result);
+            }
+        };
         let _pending = step.as_ref().filter(|_| !is_watch).map(|_| PendingRequest::new(process));
         match effect.take_if(|effect| matches!(effect, FaultEffect::Stop { .. } | FaultEffect::Cut { .. })) {
             Some(FaultEffect::Stop { time }) => {
@@ -250,9 +255,7 @@ impl ProcessConnection {
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));
         let lost = || {
-            if step.is_some() {
-                network.choices.trace_disconnection(process);
-            }
+            trace_response("connection broken");
             broken()
         };
         let answer = match effect {
@@ -320,9 +323,7 @@ impl ProcessConnection {
         };
         process.host.connected().await;
         process.running().await;
-        if let Some((_, kind)) = &step {
-            network.choices.trace_response(process, *kind, answer.status().as_str());
-        }
+        trace_response(answer.status().as_str());
         Ok(answer)
     }
 

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kcm_apiserver::{Object, WatchEvent};
 use kcm_runtime::{ControllerState, ObjectKey};
 use serde_json::Value;
 
-use super::fingerprint::{bucket, hash};
+use super::fingerprint::{RESOLUTION, bucket, hash};
 
 /// Members of metadata that steps depend on.
 const METADATA: [&str; 4] = ["labels", "ownerReferences", "deletionGracePeriodSeconds", "finalizers"];
@@ -82,8 +82,8 @@ struct Times {
     ready: Option<Timestamp>,
     /// Last progress of a Deployment with a deadline.
     progress: Option<Timestamp>,
-    /// Seconds after which a ready pod is available.
-    min_ready: u64,
+    /// `minReadySeconds`.
+    min_ready: SignedDuration,
 }
 
 /// Members of the objects that a hash contains.
@@ -147,7 +147,8 @@ impl Objects {
     /// Hash of the objects. Times are those since `origin`, and ages those at the time `wall`.
     pub(super) fn hash(&self, scope: Scope, origin: Duration, wall: Timestamp) -> u64 {
         let since = |time: &Duration| bucket(*time, origin);
-        let age = |time: Timestamp| wall.duration_since(time).as_millis() / 100;
+        let units = |time: SignedDuration| time.as_millis() / RESOLUTION.as_millis().cast_signed();
+        let age = |time: Timestamp| units(wall.duration_since(time));
         let min_ready = self.stored().map(|(_, object)| object.times.min_ready).max().unwrap_or_default();
         let (creations, ready) = (self.order(|times| times.creation), self.order(|times| times.ready));
         let hash_of = |(id, object): (&ObjectId, &StoredObject)| {
@@ -163,8 +164,8 @@ impl Objects {
                     .then(|| (creations.of(id, times.creation), ready.of(id, times.ready)));
                 // The kubelet does nothing more for a ready pod.
                 let time = time.filter(|_| times.ready.is_none() || deletion.is_some());
-                let until_available = times.ready.filter(|_| min_ready > 0);
-                let until_available = until_available.map(|ready| age(ready).min(i128::from(min_ready) * 10));
+                let until_available = times.ready.filter(|_| !min_ready.is_zero());
+                let until_available = until_available.map(|ready| age(ready).min(units(min_ready)));
                 hash((hashes.content, time, order, until_available, times.progress.map(age)))
             };
             hash((resource, &*key.namespace, written_name(resource, &key.name), of_scope, deletion))
@@ -232,7 +233,8 @@ impl Times {
             conditions.find(|condition| condition["type"] == of)
         };
         let creation = time(&value["metadata"]["creationTimestamp"]);
-        let min_ready = value["spec"]["minReadySeconds"].as_u64().unwrap_or_default();
+        let min_ready = value["spec"]["minReadySeconds"].as_i64().unwrap_or_default();
+        let min_ready = SignedDuration::from_secs(min_ready.max(0));
         let times = Self { min_ready, ..Self::default() };
         match resource {
             "replicasets" => Self { creation, ..times },
@@ -500,7 +502,11 @@ mod tests {
     #[test]
     fn ages_count_from_the_end_and_until_pods_are_available() {
         let at = |ready: i64, progress: i64, end: i64| {
-            let pod = Times { ready: Some(second(ready)), min_ready: 5, ..Times::default() };
+            let pod = Times {
+                ready: Some(second(ready)),
+                min_ready: SignedDuration::from_secs(5),
+                ..Times::default()
+            };
             let deployment = Times { progress: Some(second(progress)), ..Times::default() };
             let mut all = objects("pods", &[("w0-a", pod)]);
             all.all.extend(objects("deployments", &[("w0", deployment)]).all);
