@@ -1,5 +1,6 @@
 //! Relists after the resource version of a watch has expired.
 
+use kcm_apiserver::Faults;
 use kcm_stories::external::Signal;
 
 use crate::{harness::Cluster, restarts::assert_no_extra_pods};
@@ -34,7 +35,8 @@ async fn stopped_manager_relists_after_expiry(mut cluster: Cluster) {
 async fn failing_watches_cause_no_extra_pods() {
     // More events than the initial events of a watch.
     let faults = ["WATCH /** 410 skip=3 every=2", "WATCH /** cut events=30"];
-    let mut cluster = Cluster::embedded_with(&faults).await;
+    let faults = Faults::new(faults.map(|rule| rule.parse().unwrap()));
+    let mut cluster = Cluster::embedded_with(faults).await;
     let manager = cluster.manager("manager", &["--leader-elect=false", "-v=6"]).await;
     cluster.deploy("web", REPLICAS).await;
     cluster.until_rolled_out("web").await;

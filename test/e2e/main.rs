@@ -7,6 +7,7 @@
 
 // Tests start in the order of their names. These take longest.
 mod all_stories;
+mod deviations;
 mod differential;
 mod drawn_requests;
 mod election;

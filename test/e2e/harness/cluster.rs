@@ -8,6 +8,7 @@ use std::{
 };
 
 use kcm_api::ApiError;
+use kcm_apiserver::Faults;
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, RealClock};
 use kcm_stories::{
@@ -56,11 +57,11 @@ const FLAGS: [&str; 4] = [
 impl Cluster {
     /// Cluster with this project's API server.
     pub(crate) async fn embedded() -> Self {
-        Self::embedded_with(&[]).await
+        Self::embedded_with(Faults::default()).await
     }
 
-    /// Cluster with this project's API server and rules for injected faults.
-    pub(crate) async fn embedded_with(faults: &[&str]) -> Self {
+    /// Cluster with this project's API server, which injects `faults`.
+    pub(crate) async fn embedded_with(faults: Faults) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let (sender, trail) = WriteLog::new(Arc::clone(&clock));
@@ -147,11 +148,16 @@ impl Cluster {
 
     /// Starts the manager with [`FLAGS`] and `flags`.
     pub(crate) async fn manager(&self, name: &str, flags: &[&str]) -> Manager {
-        let access = match &self.server {
+        let access = self.access();
+        self.start(name, kcm_testkit::program("kube-controller-manager").into(), &access, flags).await
+    }
+
+    /// Flag of a manager for the address of the API server.
+    fn access(&self) -> String {
+        match &self.server {
             ApiServer::Embedded(server) => format!("--master={}", server.url()),
             ApiServer::Real(plane) => format!("--kubeconfig={}", plane.kubeconfig("manager").display()),
-        };
-        self.start(name, kcm_testkit::program("kube-controller-manager").into(), &access, flags).await
+        }
     }
 
     /// Starts the manager with another kubeconfig.
@@ -162,12 +168,14 @@ impl Cluster {
 
     /// Starts upstream's manager.
     pub(crate) async fn upstream_manager(&self, name: &str, program: &OsString, flags: &[&str]) -> Manager {
-        let kubeconfig = self.control_plane().kubeconfig("manager");
-        let of = |flag: &str| format!("--{flag}={}", kubeconfig.display());
-        let delegated = [of("authentication-kubeconfig"), of("authorization-kubeconfig")];
-        let mut flags = flags.to_vec();
-        flags.extend(delegated.each_ref().map(String::as_str));
-        self.start(name, program.clone(), &of("kubeconfig"), &flags).await
+        let mut flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        if let ApiServer::Real(plane) = &self.server {
+            let kubeconfig = plane.kubeconfig("manager");
+            let delegated = ["authentication", "authorization"];
+            flags.extend(delegated.map(|of| format!("--{of}-kubeconfig={}", kubeconfig.display())));
+        }
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        self.start(name, program.clone(), &self.access(), &flags).await
     }
 
     async fn start(&self, name: &str, program: OsString, access: &str, flags: &[&str]) -> Manager {
@@ -189,14 +197,30 @@ impl Cluster {
         Ok(serde_json::from_slice(&response).unwrap())
     }
 
+    /// Changes an object by a strategic merge patch.
+    pub(crate) async fn patch(&self, path: &str, patch: &Value) {
+        self.api.send(&Request::strategic_merge_patch(path, patch.to_string())).await.unwrap();
+    }
+
+    /// Deletes an object.
+    pub(crate) async fn delete(&self, path: &str, options: &Value) {
+        self.api.send(&Request::delete(path, options.to_string())).await.unwrap();
+    }
+
     /// Creates a Deployment with a surge and an unavailability of one.
     pub(crate) async fn deploy(&self, name: &str, replicas: usize) {
+        let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
+        self.deploy_with(name, replicas, &strategy).await;
+    }
+
+    /// Creates a Deployment.
+    pub(crate) async fn deploy_with(&self, name: &str, replicas: usize, strategy: &Value) {
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
             "spec": {
                 "replicas": replicas,
                 "selector": {"matchLabels": {"app": name}},
-                "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
+                "strategy": strategy,
                 "template": {
                     "metadata": {"labels": {"app": name}},
                     "spec": {
@@ -211,9 +235,8 @@ impl Cluster {
 
     /// Sets the image of a Deployment.
     pub(crate) async fn roll(&self, name: &str, image: &str) {
-        let body = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
-        let path = format!("{}/{name}", deployments());
-        self.api.send(&Request::strategic_merge_patch(path, body.to_string())).await.unwrap();
+        let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
+        self.patch(&format!("{}/{name}", deployments()), &patch).await;
     }
 
     /// Status of a Deployment, and `true` if its rollout is complete.

@@ -2,15 +2,14 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use kcm_apiserver::{ApiServerConfig, Fault, Faults};
+use kcm_apiserver::{ApiServerConfig, Faults};
 use kcm_stories::{Entry, WriteLogSender, external::EmbeddedServer};
 
 /// User agent of the tests' clients. Their requests are not recorded.
 pub(super) const TEST: &str = "e2e-test";
 
-/// Starts the API server with its objects in a folder, and with rules for injected faults.
-pub(super) async fn start(data: PathBuf, trail: WriteLogSender, faults: &[&str]) -> EmbeddedServer {
-    let faults: Vec<Fault> = faults.iter().map(|rule| rule.parse().unwrap()).collect();
+/// Starts the API server with its objects in a folder.
+pub(super) async fn start(data: PathBuf, trail: WriteLogSender, faults: Faults) -> EmbeddedServer {
     let config = move || {
         let trail = trail.clone();
         ApiServerConfig {
@@ -19,7 +18,7 @@ pub(super) async fn start(data: PathBuf, trail: WriteLogSender, faults: &[&str])
                     trail.send(Entry::from(event));
                 }
             })),
-            faults: Faults::new(faults.iter().cloned()),
+            faults: faults.clone(),
             ..ApiServerConfig::default()
         }
     };
