@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use kcm_rollout_simulation::{Explorer, Finding, SimulationError, Workers, parallel};
+use kcm_rollout_simulation::{Explorer, Finding, SimulationError, Survey, Workers, parallel};
 
 use super::TaskError;
 use crate::{explore, simulate, tree};
@@ -36,6 +36,7 @@ pub(super) fn by_seed(jobs: usize, seeds: u64) -> Result<Option<String>, Simulat
 /// violated.
 pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
     let scenarios = explore::scenarios(&tree())?;
+    let mut surveys = BTreeMap::new();
     for surprises in 0..=SURPRISES {
         let share = if surprises < SURPRISES { 1 } else { SHARE };
         let mut explorers = Vec::new();
@@ -46,7 +47,7 @@ pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
             }
             explorers.push((&**name, explorer));
         }
-        if let Some(found) = explore_all(&explorers, jobs)? {
+        if let Some(found) = explore_all(&explorers, &mut surveys, jobs)? {
             return Ok(Some(found));
         }
     }
@@ -54,19 +55,26 @@ pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
 }
 
 /// A part of the exploration of a scenario.
-struct Part<'a> {
+struct Part<'a, 'b> {
     scenario: &'a str,
-    workers: &'a Workers,
+    workers: &'b Workers,
     number: usize,
 }
 
 /// Runs parts of all explorations until a rule is violated. Consecutive parts of an exploration are in different batches,
-/// because most bugs need a surprise in a certain phase.
-fn explore_all(explorers: &[(&str, Explorer)], jobs: usize) -> Result<Option<String>, SimulationError> {
+/// because most bugs need a surprise in a certain phase. Schedules end at the states of `surveys`, which the states of the
+/// schedules with one surprise replace.
+fn explore_all<'a>(
+    explorers: &[(&'a str, Explorer)],
+    surveys: &mut BTreeMap<&'a str, Survey>,
+    jobs: usize,
+) -> Result<Option<String>, SimulationError> {
     let explorers: Vec<_> = explorers
         .iter()
         .map(|(scenario, explorer)| {
-            (*scenario, explore::workers(scenario, explorer.bounds()), explorer.parts())
+            let survey = surveys.remove(scenario).unwrap_or_default();
+            let workers = explore::workers(scenario, explorer.bounds()).with_survey(survey);
+            (*scenario, workers, explorer.parts())
         })
         .collect();
     let mut parts = Vec::new();
@@ -85,6 +93,7 @@ fn explore_all(explorers: &[(&str, Explorer)], jobs: usize) -> Result<Option<Str
             |(_, (_, part))| part.workers.run_part(part.number).map_err(SimulationError::Children),
             |(at, (_, part)), report| match report {
                 Ok(report) => {
+                    surveys.entry(part.scenario).or_default().add(part.number, report.states);
                     let first = report.violations.into_iter().next();
                     violations.extend(first.map(|first| (at, (part.scenario, first))));
                     ControlFlow::Continue(())
