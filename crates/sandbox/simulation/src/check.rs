@@ -65,6 +65,25 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         }
     }
 
+    /// Checks the operator in a scenario, such as that of an earlier [`Failure`]. A surprise whose step does not occur has no
+    /// effect: a corrected operator may send other requests.
+    ///
+    /// # Panics
+    ///
+    /// If a rule is violated.
+    #[expect(clippy::panic, reason = "a failure fails the test")]
+    pub fn check_scenario(&self, scenario: &Scenario) {
+        match self.run(scenario) {
+            Err(error) => panic!("{error}"),
+            Ok(mut outcome) => {
+                outcome.findings.retain(|finding| finding.rule != "surprise");
+                if !outcome.has_no_findings() {
+                    panic!("{}", Failure { scenario: scenario.clone(), outcome });
+                }
+            }
+        }
+    }
+
     /// Runs the scenario without faults, and repeats it.
     ///
     /// # Errors
@@ -100,6 +119,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     pub fn surprises(&self, surprises: usize) -> Found {
         let scenario = SimulatedScenario { simulation: self, scenario: self.scenario.clone() };
         let explorer = Explorer::new(scenario, surprises)?.with_share(self.share);
+        let explorer = if self.is_reduced { explorer } else { explorer.without_reduction() };
         if !explorer.outcome().has_no_findings() {
             return self.shrunk(self.scenario.clone(), explorer.outcome()).map(Some);
         }
@@ -112,8 +132,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     }
 
     /// Makes a scenario that violates a rule as small as possible.
-    fn shrunk(&self, scenario: Scenario, outcome: &Outcome) -> Result<Failure, SimulationError> {
-        let rules = outcome.rules();
+    fn shrunk(&self, scenario: Scenario, violated: &Outcome) -> Result<Failure, SimulationError> {
+        let rules = violated.rules();
         let scenario = shrink(
             scenario,
             REDUCTIONS,
@@ -128,6 +148,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
             // The operator depends on something else than the scenario.
             let what = format!("a repetition does not violate {}", rules.join(", "));
             let differs = self.repeat(&scenario)?;
+            outcome.findings.clone_from(&violated.findings);
             outcome.findings.push(Finding { rule: "deterministic".to_owned(), what });
             outcome.findings.extend(differs);
         }

@@ -7,14 +7,15 @@
 //!
 //! | Method | Runs |
 //! |---|---|
-//! | [`check`](Simulation::check) | all of the following, and panics if a rule is violated |
+//! | [`check`](Simulation::check) | the scenario without faults, with each surprise, and with the faults of seeds; panics if a rule is violated |
 //! | [`calm`](Simulation::calm) | the scenario without faults, and repeats it |
 //! | [`seeds`](Simulation::seeds) | the scenario with the faults of each seed |
 //! | [`surprises`](Simulation::surprises) | every schedule of the scenario with a few [`Surprise`]s |
-//! | [`run`](Simulation::run) | a [`Scenario`], such as that of a file |
+//! | [`check_scenario`](Simulation::check_scenario) | a [`Scenario`], such as that of a file; panics if a rule is violated |
+//! | [`run`](Simulation::run) | a [`Scenario`] |
 //!
-//! A violation is a [`Failure`] with a scenario that was made as small as possible. [`RULES`] hold for every operator; the page
-//! `docs/simulating-operators.md` describes them.
+//! A violation is a [`Failure`] with a scenario that was made as small as possible. [`RULES`] apply to every operator, unless
+//! [removed](Simulation::without_rule); the page `docs/simulating-operators.md` describes them.
 //!
 //! The first simulation, of an operator on kube-rs that copies labelled ConfigMaps:
 //!
@@ -63,7 +64,7 @@
 //!     .check(0..20);
 //! ```
 //!
-//! A scenario file contains the actions and what goes wrong. The surprise is that a process is killed after its second patch of
+//! A scenario file contains actions, incidents, faults and surprises. The surprise is that a process is killed after its second patch of
 //! a ConfigMap:
 //!
 //! ```
@@ -117,7 +118,6 @@ mod world;
 pub use check::Failure;
 pub use engine::{
     choices::{Alternative, Surprise},
-    explore::{Explorer, ExtraRule, Report, Violation},
     faults::{At, FaultEffect, Incident, RequestFault, RequestPattern},
     files::ScenarioError,
     network::ProcessConnection,

@@ -24,7 +24,7 @@ impl ManagerProcess {
         Self { connection, clock, random: Arc::new(SeededRandom::new(!seed)), shutdown }
     }
 
-    /// Name of the process, such as `m0`: its host, and its identity in leader elections.
+    /// Name of the process, such as `m0`. A manager of `kcm-manager` uses it as its host, with which its identity in a Lease begins.
     pub fn name(&self) -> String {
         format!("m{}", self.connection.process.manager)
     }
@@ -39,7 +39,7 @@ impl ManagerProcess {
         &self.random
     }
 
-    /// Token that is cancelled when the process gets SIGTERM.
+    /// Token that is cancelled in place of SIGTERM. An operator that does not wait for it continues.
     pub fn shutdown(&self) -> &CancellationToken {
         &self.shutdown
     }

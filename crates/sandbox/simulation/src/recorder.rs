@@ -19,6 +19,7 @@ use crate::{
         choices::Choices,
         host::Process,
         observer::{Finding, Observer, RequestOrigin, START_MILLISECOND, log_line, watch},
+        step::verb_and_resource,
     },
     rules::{check_status, is_of_others, stable_key},
     world::Write,
@@ -206,17 +207,22 @@ impl Recorder {
     }
 }
 
+/// `true` for a request for one of these resources.
+fn is_of(method: &Method, path: &str, resources: &[&str]) -> bool {
+    verb_and_resource(method, path).is_some_and(|(_, resource)| resources.contains(&&*resource))
+}
+
 impl Observer for Recorder {
     fn requested(&self, process: &Process, request: &Parts, body: &Bytes) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         state.sent += 1;
-        if state.sent == MAX_REQUESTS {
+        if state.sent == MAX_REQUESTS && !self.disabled.contains("effort") {
             self.add_finding(&mut state, "effort", &format!("{MAX_REQUESTS} requests"));
             self.request_limit_reached.notify_one();
         }
         // Events contain times of the wall clock in kube-rs.
-        if self.records && !request.uri.path().contains("/events") {
+        if self.records && !is_of(&request.method, request.uri.path(), &["events"]) {
             let text = String::from_utf8_lossy(body.get(..MAX_BODY).unwrap_or(body));
             let time = now.as_millisecond() - START_MILLISECOND;
             state.requests.push(format!("{time} {process:?} {} {} {text}", request.method, request.uri));
@@ -224,7 +230,7 @@ impl Observer for Recorder {
     }
 
     fn sent(&self, process: &Process, method: &Method, path: &str) {
-        if path.contains("/leases") || path.contains("/events") {
+        if is_of(method, path, &["leases", "events"]) {
             return;
         }
         let now = self.clock.now();
@@ -249,6 +255,10 @@ impl Observer for Recorder {
     }
 
     fn process_starts(&self) {}
+
+    fn panicked(&self, process: &Process, message: &str) {
+        self.find("panic", &format!("{process:?} panics: {message}"));
+    }
 
     fn failed(&self, _: &str) {}
 
@@ -317,5 +327,22 @@ impl State {
 
     fn line(&mut self, now: Timestamp, what: &str) {
         self.log.push(log_line(now, what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_distinguished_by_resource() {
+        for (path, expected) in [
+            ("/apis/coordination.k8s.io/v1/namespaces/n/leases/l", true),
+            ("/apis/events.k8s.io/v1/namespaces/n/events", true),
+            ("/api/v1/namespaces/leases/pods", false),
+            ("/apis/sources.example.org/v1/namespaces/n/eventsources/e", false),
+        ] {
+            assert_eq!(is_of(&Method::GET, path, &["leases", "events"]), expected, "{path}");
+        }
     }
 }

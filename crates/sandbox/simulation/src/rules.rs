@@ -1,4 +1,4 @@
-//! Rules that hold for every operator.
+//! Rules for every operator.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use crate::{engine::outcome::Outcome, world::Write};
 
 /// Names of the rules, in the order of the documentation.
 pub const RULES: &[&str] = &[
+    "action",
     "converged",
     "silence",
     "equal-effect",
@@ -19,7 +20,9 @@ pub const RULES: &[&str] = &[
     "status-back",
     "lease",
     "effort",
+    "panic",
     "deterministic",
+    "surprise",
 ];
 
 /// Resources of other components.

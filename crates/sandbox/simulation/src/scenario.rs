@@ -23,7 +23,7 @@ pub(crate) const LONG_HISTORY: usize = 100_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Scenario {
-    /// Source of all chance that the scenario does not spell out.
+    /// Seed of all random numbers of the run.
     pub seed: u64,
     /// Time at which all faults end. The checks of the end follow.
     pub end: u64,
@@ -68,7 +68,8 @@ impl Default for Scenario {
     }
 }
 
-/// Something done by a user or by another controller. An action that the API server refuses has no effect.
+/// Something done by a user or by another controller. One that the API server refuses has no effect, and
+/// violates the rule `action` in a scenario without faults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "the API's names")]
@@ -208,7 +209,7 @@ impl Scenario {
         files::to_text(self)
     }
 
-    /// `true` if something goes wrong.
+    /// `true` if the scenario has incidents, faults, surprises or a short history of watches.
     pub fn has_faults(&self) -> bool {
         !(self.incidents.is_empty()
             && self.faults.is_empty()

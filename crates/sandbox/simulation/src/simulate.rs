@@ -251,7 +251,11 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
                         self.recorder.catch_up();
                     }
                     let refused = action.perform(server).err().map(|error| format!(": {error}"));
-                    self.recorder.note(&format!("{action}{}", refused.unwrap_or_default()));
+                    let line = format!("{action}{}", refused.as_deref().unwrap_or_default());
+                    self.recorder.note(&line);
+                    if refused.is_some() && !self.scenario.has_faults() {
+                        self.recorder.find("action", &line);
+                    }
                 }
                 Event::Incident(incident) => {
                     self.recorder.note(&format!("{incident:?}"));
@@ -281,8 +285,11 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
                 return false;
             }
             let is_writing = self.recorder.writes() > before;
-            let unfinished = is_writing.then(|| ("converged", "the operator is still writing".to_owned()));
-            let unfinished = unfinished.or_else(|| self.unfinished());
+            let unfinished = if is_writing && self.applies("converged") {
+                Some(("converged", "the operator is still writing".to_owned()))
+            } else {
+                self.unfinished()
+            };
             let Some((rule, what)) = unfinished else { return true };
             if self.clock.monotonic() > deadline {
                 self.recorder.find(rule, &what);
@@ -291,10 +298,14 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
         }
     }
 
+    /// `true` unless the rule was removed.
+    fn applies(&self, rule: &str) -> bool {
+        !self.simulation.disabled.contains(rule)
+    }
+
     /// Violation of a rule for the end.
     fn unfinished(&self) -> Option<(&str, String)> {
-        let enabled = |name: &str| !self.simulation.disabled.contains(name);
-        let ready = rules::unfinished(&self.world.server).filter(|_| enabled("converged"));
+        let ready = rules::unfinished(&self.world.server).filter(|_| self.applies("converged"));
         let ready = ready.map(|what| ("converged", what));
         let mut own = self.simulation.end_rules.iter();
         ready.or_else(|| own.find_map(|(name, rule)| Some((&**name, rule(&self.world)?))))

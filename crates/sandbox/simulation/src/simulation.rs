@@ -34,6 +34,8 @@ pub struct Simulation<X = ()> {
     pub(crate) end_rules: Vec<(String, Arc<RuleForEnd<X>>)>,
     pub(crate) converges_within: Duration,
     pub(crate) share: usize,
+    /// `true` if the state of a run is that of its cluster.
+    pub(crate) is_reduced: bool,
 }
 
 impl Simulation {
@@ -44,12 +46,15 @@ impl Simulation {
     where
         F: Future<Output: ExitResult> + Send + 'static,
     {
-        Self::with_external(|| (), move |process, _| start(process))
+        Self { is_reduced: true, ..Self::with_external(|| (), move |process, _| start(process)) }
     }
 }
 
 impl<X: Send + Sync + 'static> Simulation<X> {
     /// Simulation of an operator with external systems. `external` creates them for each run.
+    ///
+    /// A call of an external system is no step: no fault comes between two of them, unless `external` produces it. Schedules
+    /// with surprises run to their end, because the states of external systems are not compared.
     pub fn with_external<F>(
         external: impl Fn() -> X + Send + Sync + 'static,
         start: impl Fn(ManagerProcess, Arc<X>) -> F + Send + Sync + 'static,
@@ -71,6 +76,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
             end_rules: Vec::new(),
             converges_within: Duration::from_secs(30 * 60),
             share: 1,
+            is_reduced: false,
         }
     }
 
@@ -103,13 +109,23 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         self
     }
 
-    /// Sets the scenario, in place of that of [`at`](Self::at).
+    /// Sets the scenario, in place of that of [`at`](Self::at) and [`processes`](Self::processes).
     #[must_use]
     pub fn scenario(self, scenario: Scenario) -> Self {
         Self { scenario, ..self }
     }
 
+    /// Sets the number of processes of the operator. More than one requires leader election. Default: 1.
+    #[must_use]
+    pub fn processes(mut self, count: usize) -> Self {
+        self.scenario.managers = count;
+        self
+    }
+
     /// Adds a rule for each write of the operator, which returns a description of a violation.
+    ///
+    /// It does not apply to Events, Leases, Nodes, Endpoints, EndpointSlices and CustomResourceDefinitions, nor to a write whose
+    /// sender has given it up or has exited, nor after a restore of the store.
     #[must_use]
     pub fn write_rule(
         mut self,

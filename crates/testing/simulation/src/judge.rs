@@ -134,6 +134,10 @@ impl Observer for Judge {
         }
     }
 
+    fn panicked(&self, process: &Process, message: &str) {
+        self.find("panic", format!("{process:?} panics: {message}"));
+    }
+
     fn failed(&self, path: &str) {
         // Names of pods are drawn.
         self.choices.excuse(if path.contains("/pods/") { "pods" } else { path });

@@ -29,7 +29,8 @@ use kcm_simulation::engine::{choices, explore, host, managers, network, outcome}
 #[doc(hidden)]
 pub use kcm_simulation::engine::{explore::Bounds, known::Survey, parallel};
 pub use kcm_simulation::{
-    Alternative, ExtraRule, Finding, Outcome, Report, SimulationError, Surprise, Violation,
+    Alternative, Finding, Outcome, SimulationError, Surprise,
+    engine::explore::{ExtraRule, Report, Violation},
 };
 
 mod copies;

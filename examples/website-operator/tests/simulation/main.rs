@@ -46,6 +46,13 @@ fn operator_violates_no_rule() {
     simulation(|manager, dns| operator::add_to(manager, dns)).share(share).check(0..seeds);
 }
 
+#[test]
+fn operator_with_a_standby_violates_no_rule() {
+    let (seeds, share) = if cfg!(debug_assertions) { (20, 20) } else { (2_000, 1) };
+    let simulation = simulation(|manager, dns| operator::add_to(manager, dns)).processes(2);
+    simulation.share(share).check(0..seeds);
+}
+
 mod finds {
     use super::*;
 

@@ -1,12 +1,15 @@
 //! Controller managers that compete for one lease, and what happens to their processes.
 
 use std::{
+    any::Any,
     fmt,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use jiff::SignedDuration;
 use kcm_clock::Clock;
 use parking_lot::Mutex;
@@ -27,6 +30,12 @@ pub trait ManagerProgram: Send + Sync {
 
 /// Execution of a program.
 pub type Execution = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default()
+}
 
 /// All managers of a cluster.
 pub struct ManagerGroup {
@@ -96,9 +105,13 @@ impl ManagerGroup {
         let run = self.program.run(link, seed, shutdown.clone());
         let (managers_of_cluster, own) = (Arc::clone(self), Arc::clone(&process));
         let task = tokio::spawn(async move {
-            let outcome = run.await;
-            if let (Err(error), Some(network)) = (&outcome, managers_of_cluster.network.get()) {
-                network.observer.note(&format!("{own:?} exits: {error}"));
+            let outcome = AssertUnwindSafe(run).catch_unwind().await;
+            if let Some(network) = managers_of_cluster.network.get() {
+                match &outcome {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => network.observer.note(&format!("{own:?} exits: {error}")),
+                    Err(panic) => network.observer.panicked(&own, message(&**panic)),
+                }
             }
             managers_of_cluster.end(&own);
         });

@@ -44,7 +44,7 @@ pub struct RequestOrigin {
 /// Violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Name of the rule, such as `surplus-pods`.
+    /// Name of the rule, such as `converged`.
     pub rule: String,
     /// Description with object and write.
     pub what: String,
@@ -66,6 +66,9 @@ pub trait Observer: Send + Sync {
 
     /// A process starts.
     fn process_starts(&self);
+
+    /// The program of a process has panicked.
+    fn panicked(&self, process: &Process, message: &str);
 
     /// A request was refused by a fault, or is not answered in time.
     fn failed(&self, path: &str);

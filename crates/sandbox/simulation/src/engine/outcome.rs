@@ -13,12 +13,13 @@ pub const NOT_COMPARED: &str = "not compared";
 
 /// Result of a scenario.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[must_use = "the findings are the result"]
 pub struct Outcome {
     /// Violations of rules.
     pub findings: Vec<Finding>,
     /// Writes of managers and incidents, in order.
     pub log: Vec<String>,
-    /// Writes of managers, leases and events apart.
+    /// Number of writes of managers, without those of Leases and Events.
     pub writes: u64,
     /// Effect, by object.
     pub effect: BTreeMap<String, Value>,
@@ -37,7 +38,7 @@ pub enum SimulationError {
     /// The children of a schedule cannot be run.
     #[error("failed to run the children of a schedule: {0}")]
     Children(std::io::Error),
-    /// The server refuses what every cluster has.
+    /// The API server has refused an object that exists from the start.
     #[error("failed to set up the cluster: {0}")]
     Cluster(#[from] ApiStatus),
     /// The controllers cannot be built.
