@@ -153,19 +153,28 @@ impl Task {
         if violations == 0 { Ok(()) } else { Err(TaskError::Found(violations)) }
     }
 
-    /// States of the schedules with one surprise.
-    fn survey(&self, name: &str, parts: usize) -> Result<Survey, SimulationError> {
-        let (workers, mut survey) = (workers(name, Bounds { surprises: 1, share: 1 }), Survey::default());
+    /// States of the schedules with one surprise, and violations by part.
+    fn survey(
+        &self,
+        name: &str,
+        parts: usize,
+    ) -> Result<(Survey, BTreeMap<usize, Vec<Violation>>), SimulationError> {
+        let workers = workers(name, Bounds { surprises: 1, share: 1 });
+        let (mut survey, mut violations) = (Survey::default(), BTreeMap::new());
         let failed = parallel::each(
             0..parts,
             self.jobs,
             |part| workers.run_part(*part).map_err(SimulationError::Children),
-            |part, report| {
-                let report = report.map(|report| survey.add(part, report.states));
-                report.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            |part, report| match report {
+                Ok(report) => {
+                    survey.add(part, report.states);
+                    violations.insert(part, report.violations);
+                    ControlFlow::Continue(())
+                }
+                Err(error) => ControlFlow::Break(error),
             },
         );
-        failed.map_or(Ok(survey), Err)
+        failed.map_or(Ok((survey, violations)), Err)
     }
 
     fn explore(
@@ -185,12 +194,19 @@ impl Task {
         let mut progress = Progress::open(file, explorer.parts(), &text, self.resume)?;
         let clock = RealClock::new();
         let is_surveyed = self.surprises > 1 && !progress.left().is_empty();
-        let survey = if is_surveyed { self.survey(name, explorer.parts())? } else { Survey::default() };
+        let (survey, mut surveyed) =
+            if is_surveyed { self.survey(name, explorer.parts())? } else { Default::default() };
         let mut shown = Duration::ZERO;
         let mut first = None;
         let left = progress.left().into_iter();
         let mut show = |part, report: Result<Report, SimulationError>| {
-            let report = report?;
+            let mut report = report?;
+            // A schedule may end at the state of one that does not violate the rule.
+            for violation in surveyed.remove(&part).into_iter().flatten() {
+                if !report.violations.contains(&violation) {
+                    report.violations.push(violation);
+                }
+            }
             for Violation { surprises, findings } in &report.violations {
                 for finding in findings {
                     println!("{name}: {finding}");

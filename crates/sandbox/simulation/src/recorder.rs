@@ -100,6 +100,7 @@ impl Recorder {
     /// Notes that the store was restored from a backup. From then on, only the end is checked.
     pub(crate) fn restored(self: &Arc<Self>, server: &ApiServer) {
         self.state.lock().is_restored = true;
+        self.choices.trace_restore(server);
         self.watch(server);
     }
 

@@ -156,7 +156,7 @@ async fn simulate<X: Send + Sync + 'static>(
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let is_explored = guide.is_some();
     let end = Duration::from_millis(scenario.end);
-    let choices = Choices::new(&clock, &scenario.surprises, end, guide, false);
+    let choices = Choices::new(&clock, &scenario.surprises, end, guide, None);
     // The rules need the server, which needs the recorder.
     let world = Arc::new(std::sync::OnceLock::<World<X>>::new());
     let write_rules = simulation.write_rules.iter().map(|(name, rule)| -> WriteRule {
@@ -271,7 +271,7 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
                 }
             }
         }
-        self.clock.sleep(self.choices.scenario_end().saturating_sub(self.clock.monotonic())).await;
+        self.choices.wait_for_end().await;
     }
 
     /// Waits until the operator has done all that there is to do. Returns `false` if it does not get there.

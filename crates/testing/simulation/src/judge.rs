@@ -101,6 +101,7 @@ impl Judge {
     /// Notes that the store was restored from a backup.
     pub(crate) fn restored(self: &Arc<Self>, server: &ApiServer) {
         self.state.lock().is_restored = true;
+        self.choices.trace_restore(server);
         self.watch(server);
     }
 }

@@ -114,6 +114,33 @@ struct Cluster {
     choices: Arc<Choices>,
 }
 
+/// Time after the scenario within which it must converge.
+fn settle_timeout(scenario: &Scenario) -> Duration {
+    // Pods become available by wall clocks.
+    let step = |one: &At<Incident>| match one.event {
+        Incident::ClockStep { by, .. } => by.unsigned_abs(),
+        _ => 0,
+    };
+    let steps = Duration::from_millis(scenario.incidents.iter().map(step).sum());
+    let is_quota = |one: &At<UserAction>| matches!(one.event, UserAction::SetQuota { .. });
+    let is_of_requests =
+        |one: &RequestFault| !matches!(one.requests, Requests::Watches | Requests::PodWatches);
+    // A rollout of some hundred pods one by one takes its time, too.
+    let is_large = scenario.workloads.iter().any(|one| one.replicas > LARGE_WORKLOAD);
+    let is_long = is_large
+        || !steps.is_zero()
+        || !scenario.webhooks.is_empty()
+        || scenario.actions.iter().any(is_quota)
+        || scenario.faults.iter().any(is_of_requests);
+    let is_by_chance = scenario.webhooks.iter().any(|one| matches!(one, PodWebhook::RefuseNames { .. }));
+    steps
+        + match (is_by_chance, is_long) {
+            (true, _) => CHANCE_SETTLE_TIMEOUT,
+            (false, true) => LONG_SETTLE_TIMEOUT,
+            (false, false) => SETTLE_TIMEOUT,
+        }
+}
+
 async fn simulate(
     scenario: Arc<Scenario>,
     guide: Option<Guide>,
@@ -121,7 +148,8 @@ async fn simulate(
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let end = Duration::from_millis(scenario.end);
-    let choices = Choices::new(&clock, &scenario.surprises, end, guide, true);
+    let choices =
+        Choices::new(&clock, &scenario.surprises, end, guide, Some(settle_timeout(&scenario) + IDLE_CHECK));
     let judge = Judge::new(Arc::clone(&clock), &scenario, &choices);
     let audited = Arc::clone(&judge);
     let server = ApiServer::new(ApiServerConfig {
@@ -246,7 +274,7 @@ impl Cluster {
                 }
             }
         }
-        self.clock.sleep(self.choices.scenario_end().saturating_sub(self.clock.monotonic())).await;
+        self.choices.wait_for_end().await;
         not_created
     }
 
@@ -266,32 +294,7 @@ impl Cluster {
 
     /// Waits until controllers have done all that there is to do. Returns `false` if they do not get there.
     async fn settle(&self) -> bool {
-        // Pods become available by wall clocks.
-        let step = |one: &At<Incident>| match one.event {
-            Incident::ClockStep { by, .. } => by.unsigned_abs(),
-            _ => 0,
-        };
-        let steps = Duration::from_millis(self.scenario.incidents.iter().map(step).sum());
-        let is_quota = |one: &At<UserAction>| matches!(one.event, UserAction::SetQuota { .. });
-        // A rollout of some hundred pods one by one takes its time, too.
-        let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE_WORKLOAD);
-        let is_long = is_large
-            || !steps.is_zero()
-            || !self.scenario.webhooks.is_empty()
-            || self.scenario.actions.iter().any(is_quota)
-            || self
-                .scenario
-                .faults
-                .iter()
-                .any(|fault| !matches!(fault.requests, Requests::Watches | Requests::PodWatches));
-        let is_by_chance =
-            self.scenario.webhooks.iter().any(|one| matches!(one, PodWebhook::RefuseNames { .. }));
-        let timeout = match (is_by_chance, is_long) {
-            (true, _) => CHANCE_SETTLE_TIMEOUT,
-            (false, true) => LONG_SETTLE_TIMEOUT,
-            (false, false) => SETTLE_TIMEOUT,
-        };
-        let deadline = self.clock.monotonic() + timeout + steps;
+        let deadline = self.clock.monotonic() + settle_timeout(&self.scenario);
         if self
             .scenario
             .faults

@@ -35,3 +35,17 @@ fn surprise_without_a_step_is_reported() {
     let outcome = explorer.schedule(&[surprise]).run_once().unwrap();
     assert_eq!(outcome.rules(), ["surprise"]);
 }
+
+#[test]
+fn scenario_ends_after_the_effects_of_its_last_surprises() {
+    let explorer = Explorer::new(scenario("two-managers"), 1).unwrap();
+    let points = explorer.choice_points();
+    let last = points.iter().rfind(|point| &*point.step == "m0 update leases").unwrap();
+    let stop = Surprise { step: last.step.to_string(), nth: last.nth, becomes: Alternative::Stop };
+    let outcome = explorer.schedule(&[stop]).run_once().unwrap();
+    let time = |what: &str| {
+        let line = outcome.log.iter().find(|line| line.ends_with(what)).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    assert!(time("all faults end") >= time("m0.1 is stopped for 4s") + 4_000, "{:#?}", outcome.log);
+}

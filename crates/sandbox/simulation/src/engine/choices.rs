@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, fmt, hash::Hash, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kcm_apiserver::WatchEvent;
+use kcm_apiserver::{ApiServer, ListOptions, WatchEvent};
 use kcm_clock::Clock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ const BRIEF: u64 = 1;
 
 /// Bit of [`RunStateId::excuses`]: a surprise does not kill a process, or a user has acted after it. Otherwise, more is compared at
 /// the end.
-const HAS_NOT_ONLY_KILLS: u32 = 63;
+const HAS_NOT_ONLY_KILLS: u32 = 127;
 
 /// Outcome of a step that is not the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -239,7 +239,10 @@ struct State {
     /// `true` if a user has acted while surprises had effects.
     has_overlap: bool,
     /// Reasons for which rules do not apply, as bits.
-    excuses: u64,
+    excuses: u128,
+    /// Fingerprint of the last choice point, and the number of its repetitions.
+    repeated: u64,
+    repetitions: u32,
     is_over: bool,
     is_rejoined: bool,
     diverged: Option<String>,
@@ -247,17 +250,17 @@ struct State {
 }
 
 impl Choices {
-    /// Choices of a scenario that ends at `end`. `has_only_known_controllers` if only those of the manager run, of which is known
-    /// what their steps depend on.
+    /// Choices of a scenario that ends at `end`. `settles_within` is the longest time of a run after that, if only the controllers of
+    /// the manager run, of which is known what their steps depend on.
     pub fn new(
         clock: &Arc<dyn Clock>,
         surprises: &[Surprise],
         end: Duration,
         guide: Option<Guide>,
-        has_only_known_controllers: bool,
+        settles_within: Option<Duration>,
     ) -> Arc<Self> {
         let is_recorded = guide.is_some();
-        let run = RunState::new(has_only_known_controllers);
+        let run = RunState::new(settles_within);
         let state = State { left: surprises.to_vec(), end, guide, run, ..State::default() };
         Arc::new(Self {
             clock: Arc::clone(clock),
@@ -320,8 +323,8 @@ impl Choices {
     }
 
     /// Adds a request of a process to the state of the run.
-    pub fn trace_request(&self, process: &Process, kind: StepKind, step: &str) {
-        self.trace(|run| run.requested(process, kind, step));
+    pub fn trace_request(&self, process: &Process, kind: StepKind, step: &str, path: &str) {
+        self.trace(|run| run.requested(process, kind, step, path));
     }
 
     /// Adds a response to a process, or the end of its connection, to the state of the run.
@@ -339,6 +342,15 @@ impl Choices {
         self.trace(|run| run.changed(event));
     }
 
+    /// Replaces the contents of the store in the state of the run, after a restore.
+    pub fn trace_restore(&self, server: &ApiServer) {
+        let objects = |resource| server.list(resource, None, &ListOptions::default()).ok();
+        self.trace(|run| {
+            let lists = server.resources().into_iter().filter_map(objects);
+            run.restored(&lists.flat_map(|list| list.items).collect::<Vec<_>>());
+        });
+    }
+
     /// Adds the contents of a backup to the state of the run.
     pub fn trace_back_up(&self) {
         self.trace(RunState::backed_up);
@@ -347,7 +359,17 @@ impl Choices {
     /// Adds a reason for which violations of rules are not reported from now on.
     pub fn excuse(&self, reason: &str) {
         if self.is_recorded {
-            self.state.lock().excuses |= 1 << (hash(reason) % u64::from(HAS_NOT_ONLY_KILLS));
+            // Of a few reasons, no other one has all bits.
+            let bits = [0, 1, 2].map(|number| 1 << (hash((reason, number)) % u64::from(HAS_NOT_ONLY_KILLS)));
+            self.state.lock().excuses |= bits.iter().fold(0_u128, |all, bit| all | bit);
+        }
+    }
+
+    /// A surprise has an effect for this time from now on. Its request may have waited since it was chosen.
+    pub fn lasts(&self, time: Duration) {
+        if self.is_on {
+            let mut state = self.state.lock();
+            state.effects_end = state.effects_end.max(self.clock.monotonic() + time);
         }
     }
 
@@ -379,10 +401,15 @@ impl Choices {
         }
     }
 
-    /// Time at which the scenario ends: not before the effects of all surprises.
-    pub fn scenario_end(&self) -> Duration {
-        let state = self.state.lock();
-        state.end.max(state.effects_end)
+    /// Waits until the scenario ends: not before the effects of all surprises, those at the steps meanwhile among them.
+    pub async fn wait_for_end(&self) {
+        loop {
+            let left = self.state.lock().scenario_end().saturating_sub(self.clock.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            self.clock.sleep(left).await;
+        }
     }
 
     /// `true` if all surprises have killed a process, and no user has acted while they had effects.
@@ -436,20 +463,28 @@ impl Choices {
 
 impl State {
     /// State of the run at a step.
-    fn run_state(&self, step: &str, now: Duration) -> RunStateId {
+    fn run_state(&mut self, step: &str, now: Duration) -> RunStateId {
         // The state does not contain an effect that lasts.
         let lasting = (now <= self.effects_end + RESOLUTION).then_some(&self.chosen);
-        let end = self.end.max(self.effects_end);
-        let mut fingerprint = hash((self.run.fingerprint(), step, self.actions, end, lasting));
+        let end = self.scenario_end();
+        let fingerprint = hash((self.run.fingerprint(), step, self.actions, end, lasting));
         // A step can be repeated without a change of the state.
-        if self.points.last().is_some_and(|last| last.state.fingerprint == fingerprint) {
-            fingerprint = hash(fingerprint);
-        }
-        self.with_excuses(fingerprint)
+        self.repetitions = if self.repeated == fingerprint { self.repetitions + 1 } else { 0 };
+        self.repeated = fingerprint;
+        self.with_excuses(if self.repetitions == 0 {
+            fingerprint
+        } else {
+            hash((fingerprint, self.repetitions))
+        })
+    }
+
+    /// Time at which the scenario ends, as far as surprises have happened.
+    fn scenario_end(&self) -> Duration {
+        self.end.max(self.effects_end)
     }
 
     fn with_excuses(&self, fingerprint: u64) -> RunStateId {
-        let compares_less = u64::from(!self.has_only_kills()) << HAS_NOT_ONLY_KILLS;
+        let compares_less = u128::from(!self.has_only_kills()) << HAS_NOT_ONLY_KILLS;
         RunStateId { fingerprint, excuses: self.excuses | compares_less }
     }
 

@@ -12,12 +12,13 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kcm_apiserver::WatchEvent;
+use kcm_apiserver::{Object, WatchEvent};
+use kcm_runtime::{ControllerState, OwnWrites};
 
 use super::{
     choices::StepKind,
     host::Process,
-    objects::{Objects, Scope, written_name},
+    objects::{Change, Hashes, Objects, Scope, written_name},
 };
 
 /// Resolution of times. Longer than a brief surprise.
@@ -29,15 +30,13 @@ const HORIZON: Duration = Duration::from_secs(30);
 /// The same at the end of the scenario. Longer than a run that has converged continues.
 const END_HORIZON: Duration = Duration::from_secs(120);
 
-/// Time after which a key is not delayed if no rollout has a deadline. Longer than runs take to converge.
-const KEY_HORIZON: Duration = Duration::from_secs(400);
-
 /// State of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunState {
     objects: Objects,
-    /// `true` if only the controllers of the manager run. All members of an object may matter to others.
-    has_only_known_controllers: bool,
+    /// Longest time of a run after the scenario, if only the controllers of the manager run. All members of an object may matter to
+    /// others. If no rollout has a deadline, a key that is delayed for longer does not matter.
+    settles_within: Option<Duration>,
     processes: BTreeMap<usize, ProcessState>,
     /// Hash of the objects when they were backed up.
     backup: u64,
@@ -58,8 +57,6 @@ struct ProcessState {
     is_reading: bool,
     /// Time at which the process observed the last change of a Lease.
     observed: Duration,
-    /// Time at which the end of the process was observed.
-    ended: Option<Duration>,
     trace: Trace,
 }
 
@@ -100,8 +97,8 @@ impl Trace {
 }
 
 impl RunState {
-    pub(super) fn new(has_only_known_controllers: bool) -> Self {
-        Self { has_only_known_controllers, ..Self::default() }
+    pub(super) fn new(settles_within: Option<Duration>) -> Self {
+        Self { settles_within, ..Self::default() }
     }
 
     /// A process starts.
@@ -111,7 +108,6 @@ impl RunState {
             keys: Vec::new(),
             is_reading: false,
             observed: Duration::ZERO,
-            ended: None,
             trace: Trace::default(),
             process,
         };
@@ -119,10 +115,10 @@ impl RunState {
     }
 
     /// A process sends a request of this kind.
-    pub(super) fn requested(&mut self, process: &Process, kind: StepKind, step: &str) {
+    pub(super) fn requested(&mut self, process: &Process, kind: StepKind, step: &str, path: &str) {
         if let Some(state) = self.processes.get_mut(&process.manager) {
             state.is_reading |= kind != StepKind::Lease;
-            state.trace.push("requests", step);
+            state.trace.push("requests", (step, written_path(path)));
         }
     }
 
@@ -146,17 +142,30 @@ impl RunState {
 
     /// The store changes. Events are ignored.
     pub(super) fn changed(&mut self, event: &WatchEvent) {
-        let Some((object, place, hashes)) = self.objects.changed(event, self.last) else { return };
-        let (resource, is_gone) = (object.resource().plural(), matches!(event, WatchEvent::Deleted(_)));
+        let Some(object) = event.object() else { return };
+        let is_gone = matches!(event, WatchEvent::Deleted(_));
+        let Some(Change { place, before, after }) = self.objects.changed(object, is_gone, self.last) else {
+            return;
+        };
+        let resource = object.resource().plural();
         if resource == "leases" {
             self.lease = self.last;
         } else {
             let name = written_name(resource, object.name());
+            let of =
+                |hashes: Hashes| if self.settles_within.is_some() { hashes.content } else { hashes.exact };
+            let change = (name, place, before.map(of), of(after), is_gone);
             for process in self.processes.values_mut().filter(|process| process.is_reading) {
-                let content =
-                    if process.process.controllers().is_empty() { hashes.exact } else { hashes.content };
-                process.trace.push(resource, (name, place, content, is_gone));
+                process.trace.push(resource, change);
             }
+        }
+    }
+
+    /// The store is replaced. It contains `objects` now.
+    pub(super) fn restored(&mut self, objects: &[Arc<Object>]) {
+        self.objects.replace(objects, self.last);
+        for process in self.processes.values_mut() {
+            process.trace.push("restores", self.backup);
         }
     }
 
@@ -173,7 +182,6 @@ impl RunState {
         (self.last, self.wall) = (now, wall);
         for process in self.processes.values_mut() {
             if process.process.is_dead() {
-                process.ended.get_or_insert(now);
                 continue;
             }
             if let Some(keys) = process.keys_if_settled(now, wall, &self.objects) {
@@ -194,24 +202,30 @@ impl RunState {
 
     fn hash(&self, is_end: bool) -> u64 {
         let (origin, horizon) = if is_end { (self.last, END_HORIZON) } else { (Duration::ZERO, HORIZON) };
-        let scope = match (self.has_only_known_controllers, is_end) {
-            (false, _) => Scope::All,
-            (true, false) => Scope::Steps,
-            (true, true) => Scope::End,
+        let scope = match (self.settles_within, is_end) {
+            (None, _) => Scope::All,
+            (Some(_), false) => Scope::Steps,
+            (Some(_), true) => Scope::End,
         };
-        let (until, end) = (self.last + horizon, self.last + KEY_HORIZON);
-        let ignores_late_keys = self.has_only_known_controllers && !self.objects.have_deadline();
+        let until = self.last + horizon;
+        let end = self
+            .settles_within
+            .filter(|_| !self.objects.have_deadline())
+            .map(|time| self.last + time + END_HORIZON);
         let mut hasher = DefaultHasher::new();
         self.objects.hash(scope, origin, self.wall).hash(&mut hasher);
-        for ProcessState { process, keys, observed, ended, trace, .. } in self.processes.values() {
-            let (observed, ended) = (bucket(*observed, origin), ended.map(|ended| bucket(ended, origin)));
-            (process.manager, observed, ended, trace.total).hash(&mut hasher);
+        for state @ ProcessState { process, keys, observed, trace, .. } in self.processes.values() {
+            let exited = process.exited().map(|exited| bucket(exited, origin));
+            (process.manager, bucket(*observed, origin), exited, trace.total).hash(&mut hasher);
+            let mut now = Vec::new();
             if trace.total != 0 {
                 // Of what the process remembers, the times are not known.
                 bucket(self.last, Duration::ZERO).hash(&mut hasher);
+                now = state.keys(self.last, &self.objects);
             }
-            for QueuedKey { id, due, is_only_delayed } in keys {
-                if !(ignores_late_keys && *is_only_delayed && due.is_some_and(|due| due > end)) {
+            for QueuedKey { id, due, is_only_delayed } in keys.iter().chain(&now) {
+                let due = due.filter(|due| end.is_none_or(|end| *due <= end));
+                if due.is_some() || !is_only_delayed {
                     let soon = due.filter(|due| *due <= until).map(|due| bucket(due, origin));
                     (id, due.is_some(), soon).hash(&mut hasher);
                 }
@@ -231,13 +245,16 @@ impl ProcessState {
         if !self.process.is_waiting(wall) || self.is_reading && controllers.is_empty() {
             return None;
         }
+        let is_settled = |controller: &ControllerState| {
+            controller.own_writes().is_none_or(OwnWrites::is_settled) && objects.are_cached(controller)
+        };
+        controllers.iter().all(is_settled).then(|| self.keys(now, objects))
+    }
+
+    /// Keys of the queues.
+    fn keys(&self, now: Duration, objects: &Objects) -> Vec<QueuedKey> {
         let mut keys = Vec::new();
-        for (number, controller) in controllers.iter().enumerate() {
-            if controller.own_writes().is_some_and(|own_writes| !own_writes.is_settled())
-                || !objects.are_cached(controller)
-            {
-                return None;
-            }
+        for (number, controller) in self.process.controllers().iter().enumerate() {
             for key in objects.keys() {
                 let mut state = controller.queue().state_of(key);
                 if !state.is_idle() {
@@ -247,8 +264,15 @@ impl ProcessState {
                 }
             }
         }
-        Some(keys)
+        keys
     }
+}
+
+/// Path of a request, without the drawn parts of names.
+fn written_path(path: &str) -> String {
+    let mut resource = "";
+    let written = path.split('/').map(|part| written_name(std::mem::replace(&mut resource, part), part));
+    written.collect::<Vec<_>>().join("/")
 }
 
 pub(super) fn hash(of: impl Hash) -> u64 {

@@ -8,8 +8,8 @@ use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -107,7 +107,8 @@ pub struct Process {
     pub life: u32,
     pub host: Arc<Host>,
     pub random: ScenarioRandom,
-    is_dead: AtomicBool,
+    /// Time of the exit.
+    exited: OnceLock<Duration>,
     /// Number of reasons for which the process is stopped.
     stops: Count,
     /// Identity under which the process holds the lease.
@@ -165,7 +166,7 @@ impl Process {
             life,
             host: Arc::clone(host),
             random: ScenarioRandom::new(seed),
-            is_dead: AtomicBool::new(false),
+            exited: OnceLock::new(),
             stops: Count::default(),
             identity: Mutex::default(),
             views: Mutex::default(),
@@ -175,8 +176,8 @@ impl Process {
         })
     }
 
-    pub fn exit(&self) {
-        self.is_dead.store(true, Ordering::Relaxed);
+    pub fn exit(&self, now: Duration) {
+        let _ = self.exited.set(now);
         self.forget_controllers();
     }
 
@@ -186,7 +187,12 @@ impl Process {
     }
 
     pub fn is_dead(&self) -> bool {
-        self.is_dead.load(Ordering::Relaxed)
+        self.exited.get().is_some()
+    }
+
+    /// Time of the exit.
+    pub fn exited(&self) -> Option<Duration> {
+        self.exited.get().copied()
     }
 
     pub fn stop(&self) {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct RunStateId {
     /// Hash of all that the next steps depend on.
     pub fingerprint: u64,
-    /// Reasons for which violations of rules are not reported from now on, one bit each.
-    pub excuses: u64,
+    /// Reasons for which violations of rules are not reported from now on, some bits each.
+    pub excuses: u128,
 }
 
 /// Number of a schedule: 0 without surprises, then those with one surprise, and then all others.
@@ -39,7 +39,7 @@ pub struct KnownStates {
 #[derive(Debug, Clone, Default)]
 struct FirstSchedules {
     ranks: HashMap<RunStateId, Rank>,
-    excuses: BTreeSet<u64>,
+    excuses: BTreeSet<u128>,
 }
 
 /// States of the schedules with one surprise, by part.
@@ -55,7 +55,7 @@ impl Survey {
 
 impl RunStateId {
     /// The same state with each of `excuses` that contain no other than its own.
-    fn at_most(self, excuses: &BTreeSet<u64>) -> impl Iterator<Item = Self> {
+    fn at_most(self, excuses: &BTreeSet<u128>) -> impl Iterator<Item = Self> {
         let weaker = excuses.iter().filter(move |excuses| **excuses & !self.excuses == 0);
         weaker.map(move |excuses| Self { excuses: *excuses, ..self })
     }
@@ -127,7 +127,7 @@ mod tests {
         fingerprints.iter().map(|fingerprint| state(*fingerprint, 0)).collect()
     }
 
-    fn state(fingerprint: u64, excuses: u64) -> RunStateId {
+    fn state(fingerprint: u64, excuses: u128) -> RunStateId {
         RunStateId { fingerprint, excuses }
     }
 

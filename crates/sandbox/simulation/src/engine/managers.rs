@@ -131,7 +131,7 @@ impl ManagerGroup {
             if life.process.take_if(|running| Arc::ptr_eq(running, process)).is_none() {
                 return;
             }
-            process.exit();
+            process.exit(self.clock.monotonic());
             if let Some(task) = life.task.take() {
                 task.abort();
             }

@@ -207,7 +207,7 @@ impl ProcessConnection {
             effect = effect.or_else(|| network.choose(step, *kind));
         }
         if let Some((step, kind)) = &step {
-            network.choices.trace_request(process, *kind, step);
+            network.choices.trace_request(process, *kind, step, parts.uri.path());
         }
         let trace_response = |result: &str| {
             if let Some((_, kind)) = &step {
@@ -251,6 +251,14 @@ impl ProcessConnection {
             network.observer.note(&format!("{process:?} watches {path}, {effect:?}, lag {:?}", lag.get()));
             let answer = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
             return Ok(self.watch(&path, answer, effect, lag));
+        }
+        if let Some(
+            FaultEffect::Late { time }
+            | FaultEffect::DelayRequest { time }
+            | FaultEffect::DelayAnswer { time },
+        ) = effect
+        {
+            network.choices.lasts(Duration::from_millis(time));
         }
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));

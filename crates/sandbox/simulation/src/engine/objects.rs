@@ -4,13 +4,14 @@
 //! matter. See `docs/simulation.md`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
     time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
-use kcm_apiserver::{Object, WatchEvent};
+use kcm_apiserver::Object;
 use kcm_runtime::{ControllerState, ObjectKey};
 use serde_json::Value;
 
@@ -73,6 +74,17 @@ pub(super) struct Hashes {
     pub(super) content: u64,
 }
 
+/// A change of an object.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change {
+    /// Place of the object in the order of names.
+    pub(super) place: usize,
+    /// Hashes before the change. `None` if the object did not exist.
+    pub(super) before: Option<Hashes>,
+    /// Hashes of the object of the event.
+    pub(super) after: Hashes,
+}
+
 /// Times of an object of which only the order or the age matters.
 #[derive(Debug, Clone, Default)]
 struct Times {
@@ -98,18 +110,16 @@ pub(super) enum Scope {
 }
 
 impl Objects {
-    /// Applies a change that happened at `now`. Returns the object, its place in the order of names, and its hashes, unless it is
-    /// an event.
-    pub(super) fn changed<'e>(
-        &mut self,
-        event: &'e WatchEvent,
-        now: Duration,
-    ) -> Option<(&'e Object, usize, Hashes)> {
-        let object = event.object().filter(|object| object.resource().plural() != "events")?;
+    /// Applies a change of an object, or its deletion, that happened at `now`. `None` for events, which are ignored.
+    pub(super) fn changed(&mut self, object: &Object, is_gone: bool, now: Duration) -> Option<Change> {
         let resource = object.resource().plural();
-        let id: ObjectId = (resource.into(), ObjectKey::new(object.namespace(), object.name()));
+        if resource == "events" {
+            return None;
+        }
+        let id = id(object);
         let traced = self.all.entry(id.clone()).or_default();
-        if traced.stored.is_none() {
+        // After a restore, another object may have the name.
+        if traced.stored.is_none() || !self.numbers.contains_key(object.uid()) {
             traced.number += 1;
             self.numbers.insert(object.uid().into(), traced.number);
         }
@@ -123,16 +133,32 @@ impl Objects {
         };
         let deletion = before.and_then(|before| before.deletion).or(object.is_deleting().then_some(now));
         let (version, times) = (object.revision().to_string(), Times::of(resource, value));
-        let is_gone = matches!(event, WatchEvent::Deleted(_));
+        let old = before.map(|before| before.hashes);
         traced.stored = (!is_gone).then_some(StoredObject { version, hashes, time, deletion, times });
         let before = self.all.range(..&id).rev().take_while(|((of, _), _)| *of == id.0);
         let place = before.filter(|(_, object)| object.stored.is_some()).count();
-        Some((object, place, hashes))
+        Some(Change { place, before: old, after: hashes })
+    }
+
+    /// Replaces all objects.
+    pub(super) fn replace(&mut self, objects: &[Arc<Object>], now: Duration) {
+        let kept: BTreeSet<ObjectId> = objects.iter().map(|object| id(object)).collect();
+        for (_, gone) in self.all.iter_mut().filter(|(id, _)| !kept.contains(id)) {
+            gone.stored = None;
+        }
+        for object in objects {
+            self.changed(object, false, now);
+        }
     }
 
     /// Keys of all objects that have existed.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.all.keys().map(|(_, key)| key)
+    }
+
+    /// Number of an object among those of its name. Objects refer to owners by it.
+    fn number(&self, id: &ObjectId) -> u32 {
+        self.all.get(id).map(|object| object.number).unwrap_or_default()
     }
 
     fn stored(&self) -> impl Iterator<Item = (&ObjectId, &StoredObject)> {
@@ -168,7 +194,14 @@ impl Objects {
                 let until_available = until_available.map(|ready| age(ready).min(units(min_ready)));
                 hash((hashes.content, time, order, until_available, times.progress.map(age)))
             };
-            hash((resource, &*key.namespace, written_name(resource, &key.name), of_scope, deletion))
+            hash((
+                resource,
+                &*key.namespace,
+                written_name(resource, &key.name),
+                self.number(id),
+                of_scope,
+                deletion,
+            ))
         };
         let mut all: Vec<u64> = self.stored().map(hash_of).collect();
         if scope == Scope::End {
@@ -197,6 +230,10 @@ impl Objects {
             stored.eq(cached)
         })
     }
+}
+
+fn id(object: &Object) -> ObjectId {
+    (object.resource().plural().into(), ObjectKey::new(object.namespace(), object.name()))
 }
 
 /// Resource and namespace of an object.
