@@ -1,15 +1,18 @@
 //! Deviations from upstream's behaviour under faults: each is shown on this manager, and its absence on upstream's. See
 //! `docs/deviations.md`, "The controllers".
 
-use std::ffi::OsString;
+use std::{ffi::OsString, time::Duration};
 
 use kcm_apiserver::{FaultHandle, Faults};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Manager, until};
+use crate::harness::{Cluster, Manager, POLL_INTERVAL, until};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// Time longer than the back-off of ten refused syncs, and shorter than the time after which expectations expire.
+const RETRIES: Duration = Duration::from_secs(15);
 
 /// Defines two tests per function: with this manager, for which the function returns `true`, and with upstream's.
 macro_rules! on_both_managers {
@@ -17,8 +20,8 @@ macro_rules! on_both_managers {
         mod this_manager {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                let setting = super::Setting::start(None).await;
-                assert!(super::$test(setting).await);
+                let faulty = super::FaultyCluster::start(None).await;
+                assert!(super::$test(faulty).await);
             })+
         }
 
@@ -26,8 +29,8 @@ macro_rules! on_both_managers {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
                 let Some(program) = crate::harness::upstream_program() else { return };
-                let setting = super::Setting::start(Some(program)).await;
-                assert!(!super::$test(setting).await);
+                let faulty = super::FaultyCluster::start(Some(program)).await;
+                assert!(!super::$test(faulty).await);
             })+
         }
     };
@@ -44,14 +47,14 @@ on_both_managers!(
 );
 
 /// A manager on this project's API server.
-struct Setting {
+struct FaultyCluster {
     cluster: Cluster,
     faults: Faults,
     is_upstream: bool,
     _manager: Manager,
 }
 
-impl Setting {
+impl FaultyCluster {
     /// Starts this manager, or the `upstream` program.
     async fn start(upstream: Option<OsString>) -> Self {
         const ALONE: &[&str] = &["--leader-elect=false"];
@@ -69,19 +72,25 @@ impl Setting {
     }
 
     /// Waits until the manager has completed a later Deployment.
-    async fn settles(&self, later: &str) {
+    async fn until_settled(&self, later: &str) {
         self.cluster.deploy(later, 1).await;
         self.cluster.until_rolled_out(later).await;
     }
 
-    /// Waits until `done` returns `true`. For upstream's manager, waits until it has settled, and returns the result of `done`.
-    async fn completes(&self, condition: &str, mut done: impl AsyncFnMut() -> bool) -> bool {
+    /// Waits until `done` returns `true`. For upstream's manager, waits until it has settled, and returns `true` if `done` does within
+    /// [`RETRIES`].
+    async fn is_completed(&self, condition: &str, mut done: impl AsyncFnMut() -> bool) -> bool {
         if !self.is_upstream {
             until(condition, done).await;
             return true;
         }
-        self.settles("later").await;
-        done().await
+        self.until_settled("later").await;
+        let done = async {
+            while !done().await {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        tokio::time::timeout(RETRIES, done).await.is_ok()
     }
 
     /// Ends the manager's watches of pods. It cannot watch or list pods again until [`Self::show_pods`].
@@ -92,9 +101,10 @@ impl Setting {
     }
 
     /// Lets the manager list pods. No watch continues, so events of the time before are lost.
-    fn show_pods(&self, hidden: &FaultHandle) {
-        self.fault("WATCH /api/v1/pods 410 times=1 agent=kube-controller-manager*");
+    async fn show_pods(&self, hidden: &FaultHandle) {
+        let expired = self.fault("WATCH /api/v1/pods 410 times=1 agent=kube-controller-manager*");
         hidden.remove();
+        until("the watch of pods has expired", async || expired.applied() > 0).await;
     }
 
     /// Creates a ReplicaSet that selects the pods with a value of the label `app`.
@@ -191,53 +201,53 @@ fn is_deleted(object: &Value) -> bool {
 }
 
 /// A sync of the ReplicaSet controller that has read the former size creates pods.
-async fn creates_no_old_pods_beside_new_ones(mut setting: Setting) -> bool {
-    let slow = setting.fault("POST /api/v1/namespaces/*/pods delay=2s");
-    setting.cluster.deploy_with("web", 3, &json!({"type": "Recreate"})).await;
+async fn creates_no_old_pods_beside_new_ones(mut faulty: FaultyCluster) -> bool {
+    let slow = faulty.fault("POST /api/v1/namespaces/*/pods delay=2s");
+    faulty.cluster.deploy_with("web", 3, &json!({"type": "Recreate"})).await;
     until("the first pod is being created", async || slow.applied() > 0).await;
-    setting.cluster.roll("web", "image:2").await;
-    setting.cluster.until_rolled_out("web").await;
-    let mut created = setting.creations().into_iter().skip_while(|(_, image)| image != "image:2");
+    faulty.cluster.roll("web", "image:2").await;
+    faulty.cluster.until_rolled_out("web").await;
+    let mut created = faulty.creations().into_iter().skip_while(|(_, image)| image != "image:2");
     created.all(|(_, image)| image == "image:2")
 }
 
 /// The connection of a creation breaks, and the creation is executed after it was repeated.
-async fn creates_no_surplus_pod_for_a_late_creation(mut setting: Setting) -> bool {
-    setting.fault("POST /api/v1/namespaces/*/pods late:6s times=1");
-    setting.create_replica_set("web", 2, "web").await;
-    until("the late creation has been executed", async || setting.creations().len() > 2).await;
-    setting.creations().iter().filter(|(code, _)| *code == 201).count() == 2
+async fn creates_no_surplus_pod_for_a_late_creation(mut faulty: FaultyCluster) -> bool {
+    faulty.fault("POST /api/v1/namespaces/*/pods late:6s times=1");
+    faulty.create_replica_set("web", 2, "web").await;
+    until("the late creation has been executed", async || faulty.creations().len() > 2).await;
+    faulty.creations().iter().filter(|(code, _)| *code == 201).count() == 2
 }
 
 /// No event reports the owner with the deletion of the pod.
-async fn completes_a_recreate_whose_last_old_pod_has_lost_its_owner(setting: Setting) -> bool {
-    setting.cluster.deploy_with("web", 1, &json!({"type": "Recreate"})).await;
-    setting.cluster.until_rolled_out("web").await;
-    setting.keep_pods().await;
-    setting.cluster.roll("web", "image:2").await;
-    let pod = setting.deleted_pod().await;
-    setting.settles("settled").await;
-    setting.remove_owner(&pod).await;
-    setting.completes("the rollout is complete", async || setting.cluster.is_rolled_out("web").await).await
+async fn completes_a_recreate_whose_last_old_pod_has_lost_its_owner(faulty: FaultyCluster) -> bool {
+    faulty.cluster.deploy_with("web", 1, &json!({"type": "Recreate"})).await;
+    faulty.cluster.until_rolled_out("web").await;
+    faulty.keep_pods().await;
+    faulty.cluster.roll("web", "image:2").await;
+    let pod = faulty.deleted_pod().await;
+    faulty.until_settled("settled").await;
+    faulty.remove_owner(&pod).await;
+    faulty.is_completed("the rollout is complete", async || faulty.cluster.is_rolled_out("web").await).await
 }
 
 /// A ReplicaSet is deleted and created again while its status is being written.
-async fn reports_no_status_of_a_deleted_replica_set(mut setting: Setting) -> bool {
-    setting.create_replica_set("web", 1, "web").await;
-    setting.until_ready("web").await;
-    let slow = setting.fault("PUT /apis/apps/v1/namespaces/*/replicasets/*/status delay=3s");
-    setting.scale_replica_set("web", 2).await;
+async fn reports_no_status_of_a_deleted_replica_set(mut faulty: FaultyCluster) -> bool {
+    faulty.create_replica_set("web", 1, "web").await;
+    faulty.until_ready("web").await;
+    let slow = faulty.fault("PUT /apis/apps/v1/namespaces/*/replicasets/*/status delay=3s");
+    faulty.scale_replica_set("web", 2).await;
     until("a status is being written", async || slow.applied() > 0).await;
     let path = format!("{REPLICA_SETS}/web");
-    setting.cluster.delete(&path, &json!({"propagationPolicy": "Background"})).await;
-    let new = setting.create_replica_set("web", 0, "other").await;
+    faulty.cluster.delete(&path, &json!({"propagationPolicy": "Background"})).await;
+    let new = faulty.create_replica_set("web", 0, "other").await;
     until("the new ReplicaSet has a status", async || {
-        let replica_set = setting.cluster.get(&path).await.unwrap();
+        let replica_set = faulty.cluster.get(&path).await.unwrap();
         replica_set["status"]["observedGeneration"].is_u64()
     })
     .await;
     let uid = &new["metadata"]["uid"];
-    setting.cluster.written().iter().all(|entry| {
+    faulty.cluster.written().iter().all(|entry| {
         let body = entry.body.as_ref();
         let is_status =
             &*entry.resource == "replicasets" && &*entry.subresource == "status" && entry.code == 200;
@@ -247,41 +257,41 @@ async fn reports_no_status_of_a_deleted_replica_set(mut setting: Setting) -> boo
 }
 
 /// Without a surge, no event follows a refused scale-down.
-async fn retries_a_scale_down_without_an_event(setting: Setting) -> bool {
+async fn retries_a_scale_down_without_an_event(faulty: FaultyCluster) -> bool {
     let strategy = json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
-    setting.cluster.deploy_with("web", 2, &strategy).await;
-    setting.cluster.until_rolled_out("web").await;
-    let refused = setting.fault("PUT /apis/apps/v1/namespaces/*/replicasets/* 500 times=10");
-    setting.cluster.roll("web", "image:2").await;
+    faulty.cluster.deploy_with("web", 2, &strategy).await;
+    faulty.cluster.until_rolled_out("web").await;
+    let refused = faulty.fault("PUT /apis/apps/v1/namespaces/*/replicasets/* 500 times=10");
+    faulty.cluster.roll("web", "image:2").await;
     until("the scale-down is refused", async || refused.applied() > 0).await;
-    setting.completes("the rollout is complete", async || setting.cluster.is_rolled_out("web").await).await
+    faulty.is_completed("the rollout is complete", async || faulty.cluster.is_rolled_out("web").await).await
 }
 
 /// A pod loses its owner after the ReplicaSet has deleted it, and no event reports the owner with the deletion.
-async fn waits_for_no_deletion_of_a_pod_that_has_lost_its_owner(setting: Setting) -> bool {
-    setting.create_replica_set("web", 2, "web").await;
-    setting.until_ready("web").await;
-    setting.keep_pods().await;
-    let hidden = setting.hide_pods().await;
-    setting.scale_replica_set("web", 1).await;
-    let pod = setting.deleted_pod().await;
-    setting.remove_owner(&pod).await;
-    setting.show_pods(&hidden);
-    setting.scale_replica_set("web", 3).await;
-    setting.completes("there are three pods", async || setting.active_pods().await == 3).await
+async fn waits_for_no_deletion_of_a_pod_that_has_lost_its_owner(faulty: FaultyCluster) -> bool {
+    faulty.create_replica_set("web", 2, "web").await;
+    faulty.until_ready("web").await;
+    faulty.keep_pods().await;
+    let hidden = faulty.hide_pods().await;
+    faulty.scale_replica_set("web", 1).await;
+    let pod = faulty.deleted_pod().await;
+    faulty.remove_owner(&pod).await;
+    faulty.show_pods(&hidden).await;
+    faulty.scale_replica_set("web", 3).await;
+    faulty.is_completed("there are three pods", async || faulty.active_pods().await == 3).await
 }
 
 /// A pod is created and deleted while the watch is interrupted.
-async fn waits_for_no_creation_of_a_pod_that_was_deleted_between_two_lists(setting: Setting) -> bool {
-    setting.create_replica_set("web", 1, "web").await;
-    setting.until_ready("web").await;
-    let first: Vec<String> = setting.pods().await.iter().map(path).collect();
-    let hidden = setting.hide_pods().await;
-    setting.scale_replica_set("web", 2).await;
-    until("a pod is created", async || setting.active_pods().await == 2).await;
-    for pod in setting.pods().await.iter().map(path).filter(|pod| !first.contains(pod)) {
-        setting.cluster.delete(&pod, &json!({"gracePeriodSeconds": 0})).await;
+async fn waits_for_no_creation_of_a_pod_that_was_deleted_between_two_lists(faulty: FaultyCluster) -> bool {
+    faulty.create_replica_set("web", 1, "web").await;
+    faulty.until_ready("web").await;
+    let first: Vec<String> = faulty.pods().await.iter().map(path).collect();
+    let hidden = faulty.hide_pods().await;
+    faulty.scale_replica_set("web", 2).await;
+    until("a pod is created", async || faulty.active_pods().await == 2).await;
+    for pod in faulty.pods().await.iter().map(path).filter(|pod| !first.contains(pod)) {
+        faulty.cluster.delete(&pod, &json!({"gracePeriodSeconds": 0})).await;
     }
-    setting.show_pods(&hidden);
-    setting.completes("there are two pods", async || setting.active_pods().await == 2).await
+    faulty.show_pods(&hidden).await;
+    faulty.is_completed("there are two pods", async || faulty.active_pods().await == 2).await
 }

@@ -18,7 +18,7 @@ pub(crate) use self::{
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Interval of polls.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits until `done` returns `true`. Panics after [`TIMEOUT`].
 pub(crate) async fn until(condition: &str, mut done: impl AsyncFnMut() -> bool) {

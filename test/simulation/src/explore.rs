@@ -203,7 +203,7 @@ impl Task {
             let mut report = report?;
             // A schedule may end at the state of one that does not violate the rule.
             for violation in surveyed.remove(&part).into_iter().flatten() {
-                if !report.violations.contains(&violation) {
+                if !report.violations.iter().any(|one| one.surprises == violation.surprises) {
                     report.violations.push(violation);
                 }
             }

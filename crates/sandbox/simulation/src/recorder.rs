@@ -209,7 +209,7 @@ impl Recorder {
 }
 
 /// `true` for a request for one of these resources.
-fn is_of(method: &Method, path: &str, resources: &[&str]) -> bool {
+fn is_request_for(method: &Method, path: &str, resources: &[&str]) -> bool {
     verb_and_resource(method, path).is_some_and(|(_, resource)| resources.contains(&&*resource))
 }
 
@@ -223,7 +223,7 @@ impl Observer for Recorder {
             self.request_limit_reached.notify_one();
         }
         // Events contain times of the wall clock in kube-rs.
-        if self.records && !is_of(&request.method, request.uri.path(), &["events"]) {
+        if self.records && !is_request_for(&request.method, request.uri.path(), &["events"]) {
             let text = String::from_utf8_lossy(body.get(..MAX_BODY).unwrap_or(body));
             let time = now.as_millisecond() - START_MILLISECOND;
             state.requests.push(format!("{time} {process:?} {} {} {text}", request.method, request.uri));
@@ -231,7 +231,7 @@ impl Observer for Recorder {
     }
 
     fn sent(&self, process: &Process, method: &Method, path: &str) {
-        if is_of(method, path, &["leases", "events"]) {
+        if is_request_for(method, path, &["leases", "events"]) {
             return;
         }
         let now = self.clock.now();
@@ -343,7 +343,7 @@ mod tests {
             ("/api/v1/namespaces/leases/pods", false),
             ("/apis/sources.example.org/v1/namespaces/n/eventsources/e", false),
         ] {
-            assert_eq!(is_of(&Method::GET, path, &["leases", "events"]), expected, "{path}");
+            assert_eq!(is_request_for(&Method::GET, path, &["leases", "events"]), expected, "{path}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct Simulation<X = ()> {
     pub(crate) end_rules: Vec<(String, Arc<RuleForEnd<X>>)>,
     pub(crate) converges_within: Duration,
     pub(crate) share: usize,
-    /// `true` if the state of a run is that of its cluster.
+    /// `true` if schedules end at the states of others. `false` with external systems, whose states are not compared.
     pub(crate) is_reduced: bool,
 }
 

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kcm_simulation::{Action, Scenario, Simulation};
 use kube_client::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -51,14 +51,38 @@ fn refused_action_violates_a_rule_in_a_scenario_without_faults() {
     assert_eq!(failure.outcome.rules(), ["action"], "{failure}");
 }
 
+/// Creates a ConfigMap at its start, unless the request fails.
+async fn create_once(client: Client) {
+    let map = ConfigMap {
+        metadata: ObjectMeta { name: Some("a".to_owned()), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    };
+    let _ = Api::<ConfigMap>::namespaced(client, "shop").create(&PostParams::default(), &map).await;
+    std::future::pending::<()>().await;
+}
+
 #[test]
-fn file_may_have_a_surprise_that_does_not_happen() {
-    let text = "{end: 1000, surprises: [{step: m0 list pods, nth: 7, becomes: loseRequest}]}";
+fn surprise_of_a_file_that_does_not_happen_has_no_effect() {
+    let text = "
+end: 1000
+surprises:
+- {step: m0 create configmaps, nth: 1, becomes: loseRequest}
+- {step: m0 list pods, nth: 7, becomes: loseRequest}
+";
     let scenario = Scenario::parse(text).unwrap();
-    let simulation =
-        simulation().without_rule("converged").without_rule("silence").without_rule("equal-effect");
-    assert_eq!(simulation.run(&scenario).unwrap().rules(), ["surprise"]);
-    simulation.check_scenario(&scenario);
+    let simulation = || Simulation::new(|process| create_once(process.kube_client())).namespace("shop");
+    let outcome = simulation().run(&scenario).unwrap();
+    assert_eq!(outcome.rules(), ["equal-effect", "surprise"], "{outcome}");
+    simulation().without_rule("equal-effect").check_scenario(&scenario);
+}
+
+#[test]
+#[should_panic(expected = "equal-effect")]
+fn surprise_of_a_file_that_happens_violates_a_rule() {
+    let text = "{end: 1000, surprises: [{step: m0 create configmaps, nth: 1, becomes: loseRequest}]}";
+    Simulation::new(|process| create_once(process.kube_client()))
+        .namespace("shop")
+        .check_scenario(&Scenario::parse(text).unwrap());
 }
 
 #[test]

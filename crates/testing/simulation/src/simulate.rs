@@ -148,8 +148,13 @@ async fn simulate(
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let end = Duration::from_millis(scenario.end);
-    let choices =
-        Choices::new(&clock, &scenario.surprises, end, guide, Some(settle_timeout(&scenario) + IDLE_CHECK));
+    let choices = Choices::new(
+        &clock,
+        &scenario.surprises,
+        end,
+        guide,
+        Some(end + settle_timeout(&scenario) + IDLE_CHECK),
+    );
     let judge = Judge::new(Arc::clone(&clock), &scenario, &choices);
     let audited = Arc::clone(&judge);
     let server = ApiServer::new(ApiServerConfig {

@@ -187,7 +187,9 @@ fn copies_do_the_same_as_repetitions() {
 /// A state is followed by the same state, and an end by the same effect, whatever the surprises before it. The exceptions are
 /// names and UIDs, which are drawn: of several equal pods, another one is deleted, or a new one has another place in their order.
 fn equal_states_have_equal_successors() {
-    for name in ["rolling-update", "overlapping-replica-sets", "adoption-and-release", "min-ready-seconds"] {
+    for name in
+        ["rolling-update", "overlapping-replica-sets", "adoption-and-release", "min-ready-seconds", "restore"]
+    {
         let explorer = Exploration::new(name, 1, 1).explorer();
         let points = explorer.choice_points();
         let surprises = points.iter().flat_map(|point| {

@@ -62,8 +62,8 @@ struct Part<'a, 'b> {
 }
 
 /// Runs parts of all explorations until a rule is violated. Consecutive parts of an exploration are in different batches,
-/// because most bugs need a surprise in a certain phase. Schedules end at the states of `surveys`, which the states of the
-/// schedules with one surprise replace.
+/// because most bugs need a surprise in a certain phase. Schedules end at the states of `surveys`, to which those of the
+/// schedules are added.
 fn explore_all<'a>(
     explorers: &[(&'a str, Explorer)],
     surveys: &mut BTreeMap<&'a str, Survey>,

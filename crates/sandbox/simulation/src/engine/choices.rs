@@ -250,8 +250,8 @@ struct State {
 }
 
 impl Choices {
-    /// Choices of a scenario that ends at `end`. `settles_within` is the longest time of a run after that, if only the controllers of
-    /// the manager run, of which is known what their steps depend on.
+    /// Choices of a scenario that ends at `end`. `settles_within` is the longest time that a run continues after a choice point.
+    /// `None` if other controllers than those of the manager run, of which is not known what their steps depend on.
     pub fn new(
         clock: &Arc<dyn Clock>,
         surprises: &[Surprise],
@@ -359,14 +359,14 @@ impl Choices {
     /// Adds a reason for which violations of rules are not reported from now on.
     pub fn excuse(&self, reason: &str) {
         if self.is_recorded {
-            // Of a few reasons, no other one has all bits.
+            // Three bits for each, so that few reasons rarely have all bits of another one.
             let bits = [0, 1, 2].map(|number| 1 << (hash((reason, number)) % u64::from(HAS_NOT_ONLY_KILLS)));
             self.state.lock().excuses |= bits.iter().fold(0_u128, |all, bit| all | bit);
         }
     }
 
-    /// A surprise has an effect for this time from now on. Its request may have waited since it was chosen.
-    pub fn lasts(&self, time: Duration) {
+    /// Extends the effects of the surprises to this time from now. A request may have waited since its surprise was chosen.
+    pub fn extend_effects(&self, time: Duration) {
         if self.is_on {
             let mut state = self.state.lock();
             state.effects_end = state.effects_end.max(self.clock.monotonic() + time);
@@ -462,7 +462,7 @@ impl Choices {
 }
 
 impl State {
-    /// State of the run at a step.
+    /// Returns the state of the run at the next step, and counts its repetitions.
     fn run_state(&mut self, step: &str, now: Duration) -> RunStateId {
         // The state does not contain an effect that lasts.
         let lasting = (now <= self.effects_end + RESOLUTION).then_some(&self.chosen);
@@ -471,11 +471,7 @@ impl State {
         // A step can be repeated without a change of the state.
         self.repetitions = if self.repeated == fingerprint { self.repetitions + 1 } else { 0 };
         self.repeated = fingerprint;
-        self.with_excuses(if self.repetitions == 0 {
-            fingerprint
-        } else {
-            hash((fingerprint, self.repetitions))
-        })
+        self.with_excuses(hash((fingerprint, self.repetitions)))
     }
 
     /// Time at which the scenario ends, as far as surprises have happened.

@@ -26,7 +26,7 @@ pub struct At<T> {
 pub enum Incident {
     /// The process is killed. It is started again later.
     Kill { manager: usize },
-    /// The process is asked to exit, as by SIGTERM, and is started again after it has exited. A process that ignores it continues.
+    /// The process is terminated by SIGTERM, and is started again later. A process that does not handle the signal continues.
     Terminate { manager: usize },
     /// The process is stopped and continued (SIGSTOP, SIGCONT).
     Stop { manager: usize, time: u64 },

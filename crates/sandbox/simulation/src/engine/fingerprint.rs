@@ -34,8 +34,8 @@ const END_HORIZON: Duration = Duration::from_secs(120);
 #[derive(Debug, Default)]
 pub(super) struct RunState {
     objects: Objects,
-    /// Longest time of a run after the scenario, if only the controllers of the manager run. All members of an object may matter to
-    /// others. If no rollout has a deadline, a key that is delayed for longer does not matter.
+    /// Longest time that a run continues after a choice point. A longer delay of a key does not matter if no rollout has a deadline.
+    /// `None` if other controllers than those of the manager run: all members of an object may matter to them.
     settles_within: Option<Duration>,
     processes: BTreeMap<usize, ProcessState>,
     /// Hash of the objects when they were backed up.
@@ -118,7 +118,8 @@ impl RunState {
     pub(super) fn requested(&mut self, process: &Process, kind: StepKind, step: &str, path: &str) {
         if let Some(state) = self.processes.get_mut(&process.manager) {
             state.is_reading |= kind != StepKind::Lease;
-            state.trace.push("requests", (step, written_path(path)));
+            let path = if self.settles_within.is_some() { written_path(path) } else { path.to_owned() };
+            state.trace.push("requests", (step, path));
         }
     }
 
@@ -144,19 +145,19 @@ impl RunState {
     pub(super) fn changed(&mut self, event: &WatchEvent) {
         let Some(object) = event.object() else { return };
         let is_gone = matches!(event, WatchEvent::Deleted(_));
-        let Some(Change { place, before, after }) = self.objects.changed(object, is_gone, self.last) else {
+        let Some(Change { written, place, before, after }) = self.objects.changed(object, is_gone, self.last)
+        else {
             return;
         };
         let resource = object.resource().plural();
         if resource == "leases" {
             self.lease = self.last;
         } else {
-            let name = written_name(resource, object.name());
             let of =
                 |hashes: Hashes| if self.settles_within.is_some() { hashes.content } else { hashes.exact };
-            let change = (name, place, before.map(of), of(after), is_gone);
+            let change = (written, place, before.map(of), of(after), is_gone);
             for process in self.processes.values_mut().filter(|process| process.is_reading) {
-                process.trace.push(resource, change);
+                process.trace.push(resource, &change);
             }
         }
     }
@@ -164,6 +165,7 @@ impl RunState {
     /// The store is replaced. It contains `objects` now.
     pub(super) fn restored(&mut self, objects: &[Arc<Object>]) {
         self.objects.replace(objects, self.last);
+        self.lease = self.last;
         for process in self.processes.values_mut() {
             process.trace.push("restores", self.backup);
         }
@@ -217,18 +219,21 @@ impl RunState {
         for state @ ProcessState { process, keys, observed, trace, .. } in self.processes.values() {
             let exited = process.exited().map(|exited| bucket(exited, origin));
             (process.manager, bucket(*observed, origin), exited, trace.total).hash(&mut hasher);
-            let mut now = Vec::new();
+            let mut current = Vec::new();
             if trace.total != 0 {
                 // Of what the process remembers, the times are not known.
                 bucket(self.last, Duration::ZERO).hash(&mut hasher);
-                now = state.keys(self.last, &self.objects);
+                current = state.keys(self.last, &self.objects);
             }
-            for QueuedKey { id, due, is_only_delayed } in keys.iter().chain(&now) {
-                let due = due.filter(|due| end.is_none_or(|end| *due <= end));
-                if due.is_some() || !is_only_delayed {
-                    let soon = due.filter(|due| *due <= until).map(|due| bucket(due, origin));
-                    (id, due.is_some(), soon).hash(&mut hasher);
+            for queued in [keys, &current] {
+                for QueuedKey { id, due, is_only_delayed } in queued {
+                    let due = due.filter(|due| end.is_none_or(|end| *due <= end));
+                    if due.is_some() || !is_only_delayed {
+                        let soon = due.filter(|due| *due <= until).map(|due| bucket(due, origin));
+                        (id, due.is_some(), soon).hash(&mut hasher);
+                    }
                 }
+                hasher.write_u8(0xff);
             }
             for sleep in process.sleeps(until) {
                 bucket(sleep, origin).hash(&mut hasher);
@@ -290,6 +295,15 @@ pub(super) fn bucket(time: Duration, origin: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drawn_parts_of_names_are_left_out_of_paths() {
+        assert_eq!(
+            written_path("/api/v1/namespaces/n-1/pods/w-abc/status"),
+            "/api/v1/namespaces/n-1/pods/w/status"
+        );
+        assert_eq!(written_path("/apis/apps/v1/replicasets/w-abc"), "/apis/apps/v1/replicasets/w-abc");
+    }
 
     #[test]
     fn order_of_independent_steps_does_not_change_the_trace() {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct RunStateId {
     /// Hash of all that the next steps depend on.
     pub fingerprint: u64,
-    /// Reasons for which violations of rules are not reported from now on, some bits each.
+    /// Reasons for which violations of rules are not reported from now on, three bits each.
     pub excuses: u128,
 }
 

@@ -31,12 +31,6 @@ pub trait ManagerProgram: Send + Sync {
 /// Execution of a program.
 pub type Execution = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Message of a panic.
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default()
-}
-
 /// All managers of a cluster.
 pub struct ManagerGroup {
     clock: Arc<dyn Clock>,
@@ -110,7 +104,7 @@ impl ManagerGroup {
                 match &outcome {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => network.observer.note(&format!("{own:?} exits: {error}")),
-                    Err(panic) => network.observer.panicked(&own, message(&**panic)),
+                    Err(panic) => network.observer.panicked(&own, panic_message(&**panic)),
                 }
             }
             managers_of_cluster.end(&own);
@@ -239,4 +233,10 @@ impl fmt::Debug for ManagerGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ManagerGroup").finish_non_exhaustive()
     }
+}
+
+/// Message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

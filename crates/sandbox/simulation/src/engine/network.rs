@@ -203,6 +203,7 @@ impl ProcessConnection {
         let is_write = !parts.method.is_safe();
         let mut effect = network.draw(process, &parts, is_watch);
         let step = request_step(process.manager, &parts.method, parts.uri.path());
+        let is_drawn = effect.is_some();
         if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch) {
             effect = effect.or_else(|| network.choose(step, *kind));
         }
@@ -257,8 +258,9 @@ impl ProcessConnection {
             | FaultEffect::DelayRequest { time }
             | FaultEffect::DelayAnswer { time },
         ) = effect
+            && !is_drawn
         {
-            network.choices.lasts(Duration::from_millis(time));
+            network.choices.extend_effects(Duration::from_millis(time));
         }
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));

@@ -49,13 +49,17 @@ pub(super) struct Objects {
 #[derive(Debug, Default)]
 struct TracedObject {
     /// Number of objects of this name that have existed.
-    number: u32,
+    objects: u32,
     /// `None` after the deletion.
     stored: Option<StoredObject>,
 }
 
 #[derive(Debug)]
 struct StoredObject {
+    /// Number among the objects of this name. Objects refer to owners by it.
+    number: u32,
+    /// Name without its drawn part.
+    written: String,
     version: String,
     hashes: Hashes,
     /// Time of the creation of a pod, or of the last change of a Lease, since the start.
@@ -75,8 +79,10 @@ pub(super) struct Hashes {
 }
 
 /// A change of an object.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Change {
+    /// Name of the object, without its drawn part.
+    pub(super) written: String,
     /// Place of the object in the order of names.
     pub(super) place: usize,
     /// Hashes before the change. `None` if the object did not exist.
@@ -118,12 +124,13 @@ impl Objects {
         }
         let id = id(object);
         let traced = self.all.entry(id.clone()).or_default();
-        // After a restore, another object may have the name.
-        if traced.stored.is_none() || !self.numbers.contains_key(object.uid()) {
-            traced.number += 1;
-            self.numbers.insert(object.uid().into(), traced.number);
-        }
+        let number = *self.numbers.entry(object.uid().into()).or_insert_with(|| {
+            traced.objects += 1;
+            traced.objects
+        });
         let value = object.value();
+        let is_drawn = value["metadata"]["generateName"].is_string();
+        let written = if is_drawn { written_name(resource, object.name()) } else { object.name() }.to_owned();
         let hashes = hashes(resource, value, &self.numbers);
         let before = traced.stored.as_ref();
         let time = match resource {
@@ -131,13 +138,22 @@ impl Objects {
             "leases" => Some(now),
             _ => None,
         };
-        let deletion = before.and_then(|before| before.deletion).or(object.is_deleting().then_some(now));
+        let deletion = before.and_then(|before| before.deletion);
+        let deletion = object.is_deleting().then(|| deletion.unwrap_or(now));
         let (version, times) = (object.revision().to_string(), Times::of(resource, value));
         let old = before.map(|before| before.hashes);
-        traced.stored = (!is_gone).then_some(StoredObject { version, hashes, time, deletion, times });
+        traced.stored = (!is_gone).then_some(StoredObject {
+            number,
+            written: written.clone(),
+            version,
+            hashes,
+            time,
+            deletion,
+            times,
+        });
         let before = self.all.range(..&id).rev().take_while(|((of, _), _)| *of == id.0);
         let place = before.filter(|(_, object)| object.stored.is_some()).count();
-        Some(Change { place, before: old, after: hashes })
+        Some(Change { written, place, before: old, after: hashes })
     }
 
     /// Replaces all objects.
@@ -154,11 +170,6 @@ impl Objects {
     /// Keys of all objects that have existed.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.all.keys().map(|(_, key)| key)
-    }
-
-    /// Number of an object among those of its name. Objects refer to owners by it.
-    fn number(&self, id: &ObjectId) -> u32 {
-        self.all.get(id).map(|object| object.number).unwrap_or_default()
     }
 
     fn stored(&self) -> impl Iterator<Item = (&ObjectId, &StoredObject)> {
@@ -179,7 +190,7 @@ impl Objects {
         let (creations, ready) = (self.order(|times| times.creation), self.order(|times| times.ready));
         let hash_of = |(id, object): (&ObjectId, &StoredObject)| {
             let (resource, key) = id;
-            let StoredObject { hashes, time, deletion, times, .. } = object;
+            let StoredObject { number, written, hashes, time, deletion, times, .. } = object;
             let (time, deletion) = (time.as_ref().map(since), deletion.as_ref().map(since));
             let of_scope = if scope == Scope::All {
                 hash((hashes.exact, time))
@@ -194,14 +205,7 @@ impl Objects {
                 let until_available = until_available.map(|ready| age(ready).min(units(min_ready)));
                 hash((hashes.content, time, order, until_available, times.progress.map(age)))
             };
-            hash((
-                resource,
-                &*key.namespace,
-                written_name(resource, &key.name),
-                self.number(id),
-                of_scope,
-                deletion,
-            ))
+            hash((resource, &*key.namespace, written, number, of_scope, deletion))
         };
         let mut all: Vec<u64> = self.stored().map(hash_of).collect();
         if scope == Scope::End {
@@ -484,9 +488,18 @@ mod tests {
             let (version, hashes) = (String::new(), Hashes { exact: 0, content: 7 });
             let creation = times.creation.filter(|_| resource == "pods");
             let time = creation.map(|at| at.duration_since(second(0)).unsigned_abs());
-            let stored = Some(StoredObject { version, hashes, time, deletion: None, times: times.clone() });
+            let written = written_name(resource, name).to_owned();
+            let stored = Some(StoredObject {
+                number: 1,
+                written,
+                version,
+                hashes,
+                time,
+                deletion: None,
+                times: times.clone(),
+            });
             let id = (Box::from(resource), ObjectKey::new("ns", *name));
-            objects.all.insert(id, TracedObject { number: 1, stored });
+            objects.all.insert(id, TracedObject { objects: 1, stored });
         }
         objects
     }
