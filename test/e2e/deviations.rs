@@ -6,7 +6,7 @@ use std::{ffi::OsString, time::Duration};
 use kcm_apiserver::{FaultHandle, Faults};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Manager, POLL_INTERVAL, until};
+use crate::harness::{Cluster, Manager, becomes_true, until};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -79,18 +79,13 @@ impl FaultyCluster {
 
     /// Waits until `done` returns `true`. For upstream's manager, waits until it has settled, and returns `true` if `done` does within
     /// [`RETRIES`].
-    async fn is_completed(&self, condition: &str, mut done: impl AsyncFnMut() -> bool) -> bool {
+    async fn is_completed(&self, condition: &str, done: impl AsyncFnMut() -> bool) -> bool {
         if !self.is_upstream {
             until(condition, done).await;
             return true;
         }
         self.until_settled("later").await;
-        let done = async {
-            while !done().await {
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
-        };
-        tokio::time::timeout(RETRIES, done).await.is_ok()
+        becomes_true(RETRIES, done).await
     }
 
     /// Ends the manager's watches of pods. It cannot watch or list pods again until [`Self::show_pods`].
@@ -180,10 +175,8 @@ impl FaultyCluster {
 
     /// Status codes and images of the creations of pods.
     fn creations(&mut self) -> Vec<(u16, String)> {
-        let written = self.cluster.written().iter();
-        let creations = written
-            .filter(|entry| (&*entry.verb, &*entry.resource, &*entry.subresource) == ("create", "pods", ""));
-        creations
+        self.cluster
+            .pod_creations()
             .map(|entry| {
                 let image = &entry.body.as_ref().unwrap()["spec"]["containers"][0]["image"];
                 (entry.code, image.as_str().unwrap().to_owned())

@@ -18,16 +18,21 @@ pub(crate) use self::{
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Interval of polls.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits until `done` returns `true`. Panics after [`TIMEOUT`].
-pub(crate) async fn until(condition: &str, mut done: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(condition: &str, done: impl AsyncFnMut() -> bool) {
+    if !becomes_true(TIMEOUT, done).await {
+        panic!("timeout after {TIMEOUT:?} waiting until {condition}");
+    }
+}
+
+/// Waits until `done` returns `true`. Returns `false` after `limit`.
+pub(crate) async fn becomes_true(limit: Duration, mut done: impl AsyncFnMut() -> bool) -> bool {
     let waiting = async {
         while !done().await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    if tokio::time::timeout(TIMEOUT, waiting).await.is_err() {
-        panic!("timeout after {TIMEOUT:?} waiting until {condition}");
-    }
+    tokio::time::timeout(limit, waiting).await.is_ok()
 }

@@ -168,13 +168,13 @@ impl Cluster {
 
     /// Starts upstream's manager.
     pub(crate) async fn upstream_manager(&self, name: &str, program: &OsString, flags: &[&str]) -> Manager {
-        let mut flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        if let ApiServer::Real(plane) = &self.server {
-            let kubeconfig = plane.kubeconfig("manager");
-            let delegated = ["authentication", "authorization"];
-            flags.extend(delegated.map(|of| format!("--{of}-kubeconfig={}", kubeconfig.display())));
-        }
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let delegated = match &self.server {
+            ApiServer::Embedded(_) => Vec::new(),
+            ApiServer::Real(plane) => ["authentication", "authorization"]
+                .map(|of| format!("--{of}-kubeconfig={}", plane.kubeconfig("manager").display()))
+                .to_vec(),
+        };
+        let flags: Vec<&str> = flags.iter().copied().chain(delegated.iter().map(String::as_str)).collect();
         self.start(name, program.clone(), &self.access(), &flags).await
     }
 
@@ -284,18 +284,21 @@ impl Cluster {
     /// Number of pods that managers created for a Deployment, by ReplicaSet.
     pub(crate) fn created(&mut self, name: &str) -> BTreeMap<String, usize> {
         let mut created = BTreeMap::new();
-        for entry in self.written() {
-            if let (true, "create", "pods", "") =
-                (entry.code < 300, &*entry.verb, &*entry.resource, &*entry.subresource)
-            {
-                let meta = &entry.body.as_ref().unwrap()["metadata"];
-                if meta["labels"]["app"] == name {
-                    let owner = meta["ownerReferences"][0]["name"].as_str().unwrap();
-                    *created.entry(owner.to_owned()).or_default() += 1;
-                }
+        for entry in self.pod_creations().filter(|entry| entry.code < 300) {
+            let meta = &entry.body.as_ref().unwrap()["metadata"];
+            if meta["labels"]["app"] == name {
+                let owner = meta["ownerReferences"][0]["name"].as_str().unwrap();
+                *created.entry(owner.to_owned()).or_default() += 1;
             }
         }
         created
+    }
+
+    /// Creations of pods by managers, refused ones among them.
+    pub(crate) fn pod_creations(&mut self) -> impl Iterator<Item = &Entry> {
+        let is_creation =
+            |entry: &&Entry| (&*entry.verb, &*entry.resource, &*entry.subresource) == ("create", "pods", "");
+        self.written().iter().filter(is_creation)
     }
 
     /// Writes of managers that were received so far.
