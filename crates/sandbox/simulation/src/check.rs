@@ -40,6 +40,23 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// `None` if the scenario violates no rule.
+    fn of(scenario: Scenario, outcome: Outcome) -> Option<Self> {
+        (!outcome.has_no_findings()).then_some(Self { scenario, outcome })
+    }
+}
+
+/// Fails the test if a violation was found.
+#[expect(clippy::panic, reason = "a failure fails the test")]
+fn pass(found: Found) {
+    match found {
+        Ok(None) => {}
+        Ok(Some(failure)) => panic!("{failure}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Result of a search.
 type Found = Result<Option<Failure>, SimulationError>;
 
@@ -49,39 +66,27 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     /// # Panics
     ///
     /// If a rule is violated. The message contains the smallest scenario that was found.
-    #[expect(clippy::panic, reason = "a failure fails the test")]
     pub fn check(&self, seeds: Range<u64>) {
-        let failure = self.calm().and_then(|found| match found {
+        pass(self.calm().and_then(|found| match found {
             Some(failure) => Ok(Some(failure)),
             None => match self.surprises(1)? {
                 Some(failure) => Ok(Some(failure)),
                 None => self.seeds(seeds),
             },
-        });
-        match failure {
-            Ok(None) => {}
-            Ok(Some(failure)) => panic!("{failure}"),
-            Err(error) => panic!("{error}"),
-        }
+        }));
     }
 
-    /// Checks the operator in a scenario, such as that of an earlier [`Failure`]. A surprise whose step does not occur has no
+    /// Checks the operator in a scenario, such as that of an earlier [`Failure`]. A surprise for a step that does not occur has no
     /// effect: a corrected operator may send other requests.
     ///
     /// # Panics
     ///
     /// If a rule is violated.
-    #[expect(clippy::panic, reason = "a failure fails the test")]
     pub fn check_scenario(&self, scenario: &Scenario) {
-        match self.run(scenario) {
-            Err(error) => panic!("{error}"),
-            Ok(mut outcome) => {
-                outcome.findings.retain(|finding| finding.rule != "surprise");
-                if !outcome.has_no_findings() {
-                    panic!("{}", Failure { scenario: scenario.clone(), outcome });
-                }
-            }
-        }
+        pass(self.run(scenario).map(|mut outcome| {
+            outcome.findings.retain(|finding| finding.rule != "surprise");
+            Failure::of(scenario.clone(), outcome)
+        }));
     }
 
     /// Runs the scenario without faults, and repeats it.
@@ -93,7 +98,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         let scenario = self.scenario.clone();
         let mut outcome = self.run_once(&scenario)?;
         outcome.findings.extend(self.repeat(&scenario)?);
-        Ok((!outcome.has_no_findings()).then_some(Failure { scenario, outcome }))
+        Ok(Failure::of(scenario, outcome))
     }
 
     /// Runs the scenario with the faults of each seed. Returns the first violation, shrunk.

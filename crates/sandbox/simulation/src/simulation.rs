@@ -34,7 +34,7 @@ pub struct Simulation<X = ()> {
     pub(crate) end_rules: Vec<(String, Arc<RuleForEnd<X>>)>,
     pub(crate) converges_within: Duration,
     pub(crate) share: usize,
-    /// `true` if schedules end at the states of others. `false` with external systems, whose states are not compared.
+    /// `true` if schedules end at the states of others. `false` with external systems: their states are not compared.
     pub(crate) is_reduced: bool,
 }
 
@@ -124,8 +124,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
 
     /// Adds a rule for each write of the operator, which returns a description of a violation.
     ///
-    /// It does not apply to Events, Leases, Nodes, Endpoints, EndpointSlices and CustomResourceDefinitions, nor to a write whose
-    /// sender has given it up or has exited, nor after a restore of the store.
+    /// It does not apply to Events, Leases, Nodes, Endpoints, EndpointSlices and CustomResourceDefinitions, to writes that their
+    /// sender has given up, to those of a process that has exited, and after a restore of the store.
     #[must_use]
     pub fn write_rule(
         mut self,

@@ -360,8 +360,8 @@ impl Choices {
     pub fn excuse(&self, reason: &str) {
         if self.is_recorded {
             // Three bits for each, so that few reasons rarely have all bits of another one.
-            let bits = [0, 1, 2].map(|number| 1 << (hash((reason, number)) % u64::from(HAS_NOT_ONLY_KILLS)));
-            self.state.lock().excuses |= bits.iter().fold(0_u128, |all, bit| all | bit);
+            let bit = |number| 1 << (hash((reason, number)) % u64::from(HAS_NOT_ONLY_KILLS));
+            self.state.lock().excuses |= bit(0) | bit(1) | bit(2);
         }
     }
 

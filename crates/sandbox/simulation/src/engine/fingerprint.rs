@@ -216,14 +216,14 @@ impl RunState {
             .map(|time| self.last + time + END_HORIZON);
         let mut hasher = DefaultHasher::new();
         self.objects.hash(scope, origin, self.wall).hash(&mut hasher);
-        for state @ ProcessState { process, keys, observed, trace, .. } in self.processes.values() {
+        for ProcessState { process, keys, observed, trace, .. } in self.processes.values() {
             let exited = process.exited().map(|exited| bucket(exited, origin));
             (process.manager, bucket(*observed, origin), exited, trace.total).hash(&mut hasher);
             let mut current = Vec::new();
             if trace.total != 0 {
                 // Of what the process remembers, the times are not known.
                 bucket(self.last, Duration::ZERO).hash(&mut hasher);
-                current = state.keys(self.last, &self.objects);
+                current = queued_keys(&process.controllers(), self.last, &self.objects);
             }
             for queued in [keys, &current] {
                 for QueuedKey { id, due, is_only_delayed } in queued {
@@ -253,24 +253,24 @@ impl ProcessState {
         let is_settled = |controller: &ControllerState| {
             controller.own_writes().is_none_or(OwnWrites::is_settled) && objects.are_cached(controller)
         };
-        controllers.iter().all(is_settled).then(|| self.keys(now, objects))
+        controllers.iter().all(is_settled).then(|| queued_keys(&controllers, now, objects))
     }
+}
 
-    /// Keys of the queues.
-    fn keys(&self, now: Duration, objects: &Objects) -> Vec<QueuedKey> {
-        let mut keys = Vec::new();
-        for (number, controller) in self.process.controllers().iter().enumerate() {
-            for key in objects.keys() {
-                let mut state = controller.queue().state_of(key);
-                if !state.is_idle() {
-                    let due = state.delay.take().map(|delay| now + delay);
-                    let id = hash((number, &*key.namespace, &*key.name, state.phase, state.requeues));
-                    keys.push(QueuedKey { id, due, is_only_delayed: state.is_idle() });
-                }
+/// Keys of the queues of controllers.
+fn queued_keys(controllers: &[ControllerState], now: Duration, objects: &Objects) -> Vec<QueuedKey> {
+    let mut keys = Vec::new();
+    for (number, controller) in controllers.iter().enumerate() {
+        for key in objects.keys() {
+            let mut state = controller.queue().state_of(key);
+            if !state.is_idle() {
+                let due = state.delay.take().map(|delay| now + delay);
+                let id = hash((number, &*key.namespace, &*key.name, state.phase, state.requeues));
+                keys.push(QueuedKey { id, due, is_only_delayed: state.is_idle() });
             }
         }
-        keys
     }
+    keys
 }
 
 /// Path of a request, without the drawn parts of names.

@@ -104,7 +104,9 @@ impl ManagerGroup {
                 match &outcome {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => network.observer.note(&format!("{own:?} exits: {error}")),
-                    Err(panic) => network.observer.panicked(&own, panic_message(&**panic)),
+                    Err(panic) => {
+                        network.observer.panicked(&format!("{own:?} panics: {}", panic_message(&**panic)));
+                    }
                 }
             }
             managers_of_cluster.end(&own);

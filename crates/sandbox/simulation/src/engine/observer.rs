@@ -68,7 +68,7 @@ pub trait Observer: Send + Sync {
     fn process_starts(&self);
 
     /// The program of a process has panicked.
-    fn panicked(&self, process: &Process, message: &str);
+    fn panicked(&self, what: &str);
 
     /// A request was refused by a fault, or is not answered in time.
     fn failed(&self, path: &str);
