@@ -68,9 +68,9 @@ fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
     } else {
         match random.below(10) {
             0 => FaultEffect::DelayRequest { time: random.between(10, 8_000) },
-            1 => FaultEffect::DelayAnswer { time: random.between(10, 8_000) },
+            1 => FaultEffect::DelayResponse { time: random.between(10, 8_000) },
             2 => FaultEffect::LoseRequest,
-            3..=4 => FaultEffect::LoseAnswer,
+            3..=4 => FaultEffect::LoseResponse,
             5 => FaultEffect::Late { time: random.between(10, 3_000) },
             6..=7 => FaultEffect::Crash { executed: random.once_in(2) },
             _ => {

@@ -9,7 +9,7 @@ use crate::engine::network::ProcessConnection;
 
 /// One life of a process of the operator: connection, clock and randomness.
 ///
-/// After the process was killed, no request of its tasks is sent, no answer reaches them, and no sleep of the clock ends.
+/// After the process was killed, no request of its tasks is sent, no response reaches them, and no sleep of the clock ends.
 #[derive(Clone)]
 pub struct ManagerProcess {
     connection: ProcessConnection,
@@ -59,7 +59,7 @@ impl ManagerProcess {
         kube_client::Client::new(self.connection.clone(), "default")
     }
 
-    /// Clients of `kcm-client`. A request without an answer times out after a minute.
+    /// Clients of `kcm-client`. A request without a response times out after a minute.
     #[cfg(feature = "manager")]
     pub fn clients(&self) -> kcm_client::ClientFactory {
         let user_agent = kcm_client::UserAgent::new("operator", concat!("v", env!("CARGO_PKG_VERSION")), "");

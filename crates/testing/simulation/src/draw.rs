@@ -366,9 +366,9 @@ fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
         let code = random.pick(&[409, 429, 500, 503, 504]).unwrap_or(500);
         let effect = match random.below(19) {
             0..=1 => FaultEffect::DelayRequest { time: random.between(10, 8_000) },
-            2..=3 => FaultEffect::DelayAnswer { time: random.between(10, 8_000) },
+            2..=3 => FaultEffect::DelayResponse { time: random.between(10, 8_000) },
             4 => FaultEffect::LoseRequest,
-            5..=6 => FaultEffect::LoseAnswer,
+            5..=6 => FaultEffect::LoseResponse,
             7..=8 => FaultEffect::Late {
                 time: random.between(100, random.pick(&[6_000, 60_000]).unwrap_or(6_000)),
             },
@@ -434,7 +434,7 @@ mod tests {
             "Silence",
             "Webhook",
             "Crash",
-            "LoseAnswer",
+            "LoseResponse",
             "SetQuota",
             "DeleteNamespace",
             "LoseNode",

@@ -54,7 +54,7 @@ struct State {
     sender: Option<RequestOrigin>,
     /// Identity of the holder of the lease and time of its last renewal.
     holder: (String, Timestamp),
-    /// Paths of requests that were refused by a fault, or were not answered in time.
+    /// Paths of requests that were refused by a fault, or got no response in time.
     failed: BTreeSet<String>,
     /// Pods that managers have created, by namespace and name.
     pods: BTreeSet<String>,
@@ -383,7 +383,7 @@ impl State {
         let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
         let is_old = basis.since.saturating_add(RESOLUTION).is_ok_and(|seen| seen < basis.now);
         match violation.invariant {
-            // What was done and not answered, or not seen, is done again. Each time that a ReplicaSet cannot be created, the status of
+            // What was done without a response, or not seen, is done again. Each time that a ReplicaSet cannot be created, the status of
             // the Deployment is written, also if it says so already (US-4.8). Times in a status are exact in memory and
             // whole seconds on the wire (US-4.12).
             Invariant::IdleWrite => {
@@ -392,7 +392,7 @@ impl State {
                     || write.resource == "deployments"
                         && (failed("replicasets") || self.is_just_changed(write, basis))
             }
-            // A creation that was not answered is repeated.
+            // A creation that got no response is repeated.
             Invariant::CreatedTwice => failed("replicasets"),
             // A creation that was given up may be executed after the ReplicaSet controller has observed the scale-down.
             Invariant::RecreateOldPods => self.sender.as_ref().is_some_and(|sender| sender.is_abandoned),

@@ -40,7 +40,7 @@ pub enum Alternative {
     /// The request is not executed, and its connection breaks.
     LoseRequest,
     /// The request is executed, and its connection breaks.
-    LoseAnswer,
+    LoseResponse,
     /// The API server refuses the request with 500.
     Refuse,
     /// The connection breaks at once, and the request is executed later.
@@ -48,7 +48,7 @@ pub enum Alternative {
     /// The request is executed later. The sender waits.
     DelayRequest,
     /// The request is executed, and its response arrives later.
-    DelayAnswer,
+    DelayResponse,
     /// The process is killed, and the request is not executed.
     KillBefore,
     /// The process is killed, and the request is executed.
@@ -104,15 +104,15 @@ impl StepKind {
     /// previous write.
     pub fn alternatives(self) -> &'static [Alternative] {
         use Alternative::{
-            CloseWatch, Cut, DelayAnswer, DelayRequest, ExpireWatch, Hold, HoldBriefly, KillAfter,
-            KillBefore, Late, Later, LoseAnswer, LoseRequest, Refuse, SlowStart, SlowStop, Stop,
+            CloseWatch, Cut, DelayRequest, DelayResponse, ExpireWatch, Hold, HoldBriefly, KillAfter,
+            KillBefore, Late, Later, LoseRequest, LoseResponse, Refuse, SlowStart, SlowStop, Stop,
         };
         match self {
             Self::Write => {
-                &[LoseRequest, LoseAnswer, Refuse, Late, DelayRequest, DelayAnswer, KillAfter, Stop, Cut]
+                &[LoseRequest, LoseResponse, Refuse, Late, DelayRequest, DelayResponse, KillAfter, Stop, Cut]
             }
-            Self::Read => &[LoseRequest, Refuse, DelayAnswer, KillBefore],
-            Self::Lease => &[LoseAnswer, Late, KillAfter, Stop, Cut],
+            Self::Read => &[LoseRequest, Refuse, DelayResponse, KillBefore],
+            Self::Lease => &[LoseResponse, Late, KillAfter, Stop, Cut],
             Self::WatchEvent => &[Hold, HoldBriefly, CloseWatch, ExpireWatch],
             Self::PodCreation => &[SlowStart, SlowStop],
             Self::UserAction | Self::Timer => &[Later],
@@ -126,11 +126,11 @@ impl Alternative {
     pub fn effect(self) -> Option<FaultEffect> {
         Some(match self {
             Self::LoseRequest => FaultEffect::LoseRequest,
-            Self::LoseAnswer => FaultEffect::LoseAnswer,
+            Self::LoseResponse => FaultEffect::LoseResponse,
             Self::Refuse => FaultEffect::Refuse { code: 500, retry_after: None },
             Self::Late => FaultEffect::Late { time: LONG },
             Self::DelayRequest => FaultEffect::DelayRequest { time: LONG },
-            Self::DelayAnswer => FaultEffect::DelayAnswer { time: LONG },
+            Self::DelayResponse => FaultEffect::DelayResponse { time: LONG },
             Self::KillBefore => FaultEffect::Crash { executed: false },
             Self::KillAfter => FaultEffect::Crash { executed: true },
             Self::Stop => FaultEffect::Stop { time: LONG },
@@ -146,7 +146,7 @@ impl Alternative {
     /// Duration of the alternative itself, in milliseconds. After that, the state of the run contains its effect.
     fn duration(self) -> u64 {
         match self {
-            Self::LoseRequest | Self::LoseAnswer | Self::Refuse | Self::HoldBriefly | Self::CloseWatch => {
+            Self::LoseRequest | Self::LoseResponse | Self::Refuse | Self::HoldBriefly | Self::CloseWatch => {
                 BRIEF
             }
             _ => LONG,

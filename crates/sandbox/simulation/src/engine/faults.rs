@@ -47,15 +47,15 @@ pub enum Incident {
 pub enum FaultEffect {
     /// The request arrives later.
     DelayRequest { time: u64 },
-    /// The answer arrives later.
-    DelayAnswer { time: u64 },
+    /// The response arrives later.
+    DelayResponse { time: u64 },
     /// The connection breaks before the server has read the request.
     LoseRequest,
     /// The connection breaks after the request was executed.
-    LoseAnswer,
+    LoseResponse,
     /// The connection breaks at once, and the request is executed later.
     Late { time: u64 },
-    /// No answer ever comes. The request is executed if `executed`.
+    /// No response ever comes. The request is executed if `executed`.
     Silence { executed: bool },
     /// The API server refuses.
     Refuse { code: u16, retry_after: Option<u32> },

@@ -1,7 +1,7 @@
 //! Hosts of controller managers, and the processes on them.
 //!
 //! A process is stopped and continued by its clock and its network: while it is stopped, no sleep of it ends, no
-//! request of it is sent and no answer reaches it. A stopped process has no other effect.
+//! request of it is sent and no response reaches it. A stopped process has no other effect.
 
 use std::{
     collections::BTreeMap,

@@ -36,11 +36,11 @@ use super::{
     step::{is_watch, request_step},
 };
 
-/// Body of an answer as it reaches a process.
-pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+/// Body of a response as it reaches a process.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Answer of a server, before it is delivered.
-type Answer = Result<Response<ApiBody>, BoxError>;
+/// Result of a request, before it is delivered.
+type RequestResult = Result<Response<ApiBody>, BoxError>;
 
 /// Network that all processes share.
 pub struct Network {
@@ -145,20 +145,20 @@ impl Network {
         self.choices.choose(&format!("m{} timer {timer}", process.manager), StepKind::Timer).is_some()
     }
 
-    async fn execute(&self, sender: RequestOrigin, request: Request<Full<Bytes>>) -> Answer {
+    async fn execute(&self, sender: RequestOrigin, request: Request<Full<Bytes>>) -> RequestResult {
         let Some((service, _)) = self.front_end(&sender.process) else { return Err(broken()) };
         // The server executes a write without waiting, so no other request comes between.
         if request.method().is_safe() {
             return self.read(service, request).await;
         }
         self.observer.begin(sender);
-        let answer = service.clone().call(request).await;
+        let response = service.clone().call(request).await;
         self.observer.finish();
-        Ok(answer?)
+        Ok(response?)
     }
 
     /// Reads from a front end. The cache of that may have to catch up first.
-    async fn read(&self, service: &ApiService, request: Request<Full<Bytes>>) -> Answer {
+    async fn read(&self, service: &ApiService, request: Request<Full<Bytes>>) -> RequestResult {
         Ok(service.clone().call(request).await?)
     }
 }
@@ -175,7 +175,7 @@ impl<B> Service<Request<B>> for ProcessConnection
 where
     B: Body<Data: Send, Error: Display> + Send + 'static,
 {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -193,7 +193,7 @@ impl ProcessConnection {
     async fn send<B: Body<Error: Display>>(
         self,
         request: Request<B>,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let Self { process, network, .. } = &self;
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|error| BoxError::from(error.to_string()))?.to_bytes();
@@ -250,13 +250,13 @@ impl ProcessConnection {
             let path = parts.uri.path().to_owned();
             let Some((service, lag)) = network.front_end(process) else { return Err(broken()) };
             network.observer.note(&format!("{process:?} watches {path}, {effect:?}, lag {:?}", lag.get()));
-            let answer = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
-            return Ok(self.watch(&path, answer, effect, lag));
+            let response = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
+            return Ok(self.watch(&path, response, effect, lag));
         }
         if let Some(
             FaultEffect::Late { time }
             | FaultEffect::DelayRequest { time }
-            | FaultEffect::DelayAnswer { time },
+            | FaultEffect::DelayResponse { time },
         ) = effect
             && !is_drawn
         {
@@ -268,9 +268,9 @@ impl ProcessConnection {
             trace_response("connection broken");
             broken()
         };
-        let answer = match effect {
+        let response = match effect {
             Some(FaultEffect::LoseRequest) => return Err(lost()),
-            Some(FaultEffect::LoseAnswer) => {
+            Some(FaultEffect::LoseResponse) => {
                 network.observer.failed(&path);
                 network.execute(sender, request).await?;
                 return Err(lost());
@@ -314,27 +314,27 @@ impl ProcessConnection {
                 let time = self.duration(1, time);
                 if !network.choices.is_on() && process.random.once_in(2) {
                     sender.is_abandoned = true;
-                    let answer = self.execute_later(time, sender, request);
-                    let Ok(answer) = answer.await else { return pending().await };
-                    whole(answer?)
+                    let response = self.execute_later(time, sender, request);
+                    let Ok(response) = response.await else { return pending().await };
+                    whole(response?)
                 } else {
                     // A client that gives up takes the request back.
                     network.clock.sleep(time).await;
                     whole(network.execute(sender, request).await?)
                 }
             }
-            Some(FaultEffect::DelayAnswer { time }) => {
+            Some(FaultEffect::DelayResponse { time }) => {
                 network.observer.failed(&path);
-                let answer = network.execute(sender, request).await?;
+                let response = network.execute(sender, request).await?;
                 network.clock.sleep(self.duration(1, time)).await;
-                whole(answer)
+                whole(response)
             }
             _ => whole(network.execute(sender, request).await?),
         };
         process.host.connected().await;
         process.running().await;
-        trace_response(answer.status().as_str());
-        Ok(answer)
+        trace_response(response.status().as_str());
+        Ok(response)
     }
 
     /// Draws a duration. Surprises have the longest.
@@ -349,29 +349,29 @@ impl ProcessConnection {
         time: Duration,
         sender: RequestOrigin,
         request: Request<Full<Bytes>>,
-    ) -> oneshot::Receiver<Answer> {
-        let (sent, answer) = oneshot::channel();
+    ) -> oneshot::Receiver<RequestResult> {
+        let (sent, response) = oneshot::channel();
         let network = Arc::clone(&self.network);
         tokio::spawn(async move {
             network.clock.sleep(time).await;
-            // A client that has given up does not read the answer.
+            // A client that has given up does not read the response.
             let _ = sent.send(network.execute(sender, request).await);
         });
-        answer
+        response
     }
 
-    /// The answer to a watch, with what happens to it on the way.
+    /// The response to a watch, with what happens to it on the way.
     fn watch(
         &self,
         path: &str,
-        answer: Response<ApiBody>,
+        response: Response<ApiBody>,
         effect: Option<FaultEffect>,
         cached: &WatchCacheLag,
-    ) -> Response<AnswerBody> {
-        if !answer.status().is_success() {
-            return whole(answer);
+    ) -> Response<ResponseBody> {
+        if !response.status().is_success() {
+            return whole(response);
         }
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = response.into_parts();
         let number = self.process.begin_watch(path);
         let now = self.network.clock.now();
         let seen = self.process.seen(path, now).unwrap_or(now);
@@ -411,8 +411,8 @@ fn broken() -> BoxError {
     Box::new(io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer"))
 }
 
-fn whole(answer: Response<ApiBody>) -> Response<AnswerBody> {
-    answer.map(|body| body.map_err(|never| match never {}).boxed_unsync())
+fn whole(response: Response<ApiBody>) -> Response<ResponseBody> {
+    response.map(|body| body.map_err(|never| match never {}).boxed_unsync())
 }
 
 fn reason(code: u16) -> &'static str {
@@ -436,13 +436,13 @@ fn status(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> s
     status
 }
 
-fn refusal(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> Response<AnswerBody> {
+fn refusal(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> Response<ResponseBody> {
     let text = status(code, reason, message, retry_after).to_string();
     let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
-    let mut answer = Response::new(body);
-    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(seconds) = retry_after {
-        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
-    answer
+    response
 }

@@ -70,7 +70,7 @@ pub trait Observer: Send + Sync {
     /// The program of a process has panicked.
     fn panicked(&self, what: &str);
 
-    /// A request was refused by a fault, or is not answered in time.
+    /// A request was refused by a fault, or gets no response in time.
     fn failed(&self, path: &str);
 
     /// The request that is executed next is that of `sender`.

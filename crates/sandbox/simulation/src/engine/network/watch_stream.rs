@@ -20,7 +20,7 @@ use tower::BoxError;
 use super::{ProcessConnection, broken, status};
 use crate::engine::{choices::StepKind, faults::FaultEffect, host::ObservedHistory};
 
-/// Chunk of the body of an answer, or its end.
+/// Chunk of the body of a response, or its end.
 type Chunk = Option<Result<Frame<Bytes>, Infallible>>;
 
 /// A watch on a dead connection is given up after so long, by pings.
