@@ -184,6 +184,9 @@ fn copies_do_the_same_as_repetitions() {
     }
 }
 
+/// Number of steps after a surprise among which there is a second one.
+const PAIRS: usize = 20;
+
 /// A state is followed by the same state, and an end by the same effect, whatever the surprises before it. The exceptions are
 /// names and UIDs, which are drawn: of several equal pods, another one is deleted, or a new one has another place in their order.
 fn equal_states_have_equal_successors() {
@@ -199,13 +202,23 @@ fn equal_states_have_equal_successors() {
         });
         let mut runs: Vec<Vec<RunStateId>> = vec![points.iter().map(|point| point.state).collect()];
         let mut effects = HashMap::new();
-        for surprise in surprises.step_by(share().min(40)) {
-            let (outcome, choices) =
-                explorer.schedule(&[surprise]).run_guided(Some(Guide::default())).unwrap();
-            runs.push(choices.states());
-            let end = choices.states().pop();
-            let effect = effects.entry(end).or_insert_with(|| outcome.effect.clone());
+        let mut run = |surprises: &[Surprise]| {
+            let (outcome, choices) = explorer.schedule(surprises).run_guided(Some(Guide::default())).unwrap();
+            let states = choices.states();
+            let effect = effects.entry(states.last().copied()).or_insert_with(|| outcome.effect.clone());
             assert_eq!(*effect, outcome.effect, "{name}");
+            let points = choices.take_points();
+            let after = points.len() - states.len();
+            runs.push(states);
+            points.into_iter().skip(after).filter(ChoicePoint::has_alternatives).collect::<Vec<_>>()
+        };
+        for (number, first) in surprises.step_by(share().min(40)).enumerate() {
+            // Also with a second one, soon after it.
+            let points = run(std::slice::from_ref(&first));
+            if let Some(ChoicePoint { step, nth, kind, .. }) = points.get(number % PAIRS) {
+                let becomes = kind.alternatives()[number % kind.alternatives().len()];
+                run(&[first, Surprise { step: step.to_string(), nth: *nth, becomes }]);
+            }
         }
         let mut successors: HashMap<u64, Option<u64>> = HashMap::new();
         let (mut equal, mut different) = (0, 0);

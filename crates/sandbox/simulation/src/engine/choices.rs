@@ -553,3 +553,57 @@ impl fmt::Debug for Choices {
         f.debug_struct("Choices").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kcm_clock::SimulatedClock;
+
+    use super::*;
+
+    const END: Duration = Duration::from_secs(60);
+
+    /// States of steps, each at its time in milliseconds. Some of them become something else. The effects are extended by 4 s at
+    /// the step `delayed`.
+    async fn states(steps: &[(u64, &str, Option<Alternative>)]) -> Vec<RunStateId> {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
+        let surprise = |(_, step, becomes): &(u64, &str, Option<Alternative>)| {
+            Some(Surprise { step: (*step).to_owned(), nth: 1, becomes: (*becomes)? })
+        };
+        let surprises: Vec<_> = steps.iter().filter_map(surprise).collect();
+        let choices = Choices::new(&clock, &surprises, END, Some(Guide::default()), Some(END));
+        for (at, step, becomes) in steps {
+            clock.sleep(Duration::from_millis(*at).saturating_sub(clock.monotonic())).await;
+            assert_eq!(choices.choose(step, StepKind::Write), *becomes);
+            if *step == "delayed" {
+                choices.extend_effects(delay());
+            }
+        }
+        choices.take_points().into_iter().map(|point| point.state).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn effects_of_a_request_that_waited_last_from_then() {
+        let after = |becomes| async move {
+            states(&[(1_000, "a", becomes), (4_000, "delayed", None), (7_900, "b", None), (8_200, "c", None)])
+                .await
+        };
+        let (calm, late) = (after(None).await, after(Some(Alternative::DelayRequest)).await);
+        assert_ne!(calm[2].fingerprint, late[2].fingerprint);
+        assert_eq!(calm[3].fingerprint, late[3].fingerprint);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_reason_excuses_what_another_one_does() {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
+        let excuses = |reasons: &[&str]| {
+            let choices = Choices::new(&clock, &[], END, Some(Guide::default()), Some(END));
+            reasons.iter().for_each(|reason| choices.excuse(reason));
+            choices.choose("a", StepKind::Write);
+            choices.take_points()[0].state.excuses
+        };
+        let (pods, late, both) = (excuses(&["pods"]), excuses(&["late"]), excuses(&["pods", "late"]));
+        assert!(pods & !late != 0 && late & !pods != 0);
+        assert_eq!(both, pods | late);
+        assert_eq!((excuses(&[]), excuses(&["pods", "pods"])), (0, pods));
+    }
+}

@@ -396,6 +396,7 @@ fn is_time(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, ListOptions, Resource, WriteOptions};
     use serde_json::json;
 
     use super::*;
@@ -566,5 +567,28 @@ mod tests {
         assert_ne!(at(8, 7, 10), at(9, 7, 10));
         assert_ne!(at(8, 7, 10), at(8, 8, 10));
         assert_eq!(at(3, 7, 10), at(4, 7, 10), "both are available");
+    }
+
+    #[test]
+    fn restore_replaces_all_objects() {
+        let server = ApiServer::new(ApiServerConfig::default());
+        let create = |name: &str| {
+            let object = json!({"metadata": {"name": name}});
+            server.create(Resource::CONFIG_MAPS, "default", object, &WriteOptions::default()).unwrap();
+        };
+        let stored = || server.list(Resource::CONFIG_MAPS, None, &ListOptions::default()).unwrap().items;
+        let mut objects = Objects::default();
+        let mut restored = |all: &[Arc<Object>]| {
+            objects.replace(all, Duration::ZERO);
+            (objects.hash(Scope::All, Duration::ZERO, second(20)), objects.keys().count())
+        };
+        create("a");
+        create("b");
+        let backup = stored();
+        let (before, _) = restored(&backup);
+        server.delete(Resource::CONFIG_MAPS, "default", "b", &DeleteOptions::default()).unwrap();
+        create("c");
+        assert_ne!(restored(&stored()).0, before);
+        assert_eq!(restored(&backup), (before, 3), "the key of c remains");
     }
 }
