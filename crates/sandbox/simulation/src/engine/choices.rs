@@ -497,7 +497,9 @@ impl State {
     fn record_end(&mut self, now: Duration, wall: Timestamp) -> bool {
         self.run.advance(now, wall);
         let kind = StepKind::End;
-        let state = self.with_excuses(hash((kind, self.run.end_fingerprint())));
+        // A request that waited for the network until the end is under way.
+        let lasting = (now <= self.effects_end).then_some(&self.chosen);
+        let state = self.with_excuses(hash((kind, self.run.end_fingerprint(), lasting)));
         self.record_point(ChoicePoint { step: "end of the scenario".into(), nth: 1, kind, state })
     }
 
@@ -590,6 +592,26 @@ mod tests {
         let (calm, late) = (after(None).await, after(Some(Alternative::DelayRequest)).await);
         assert_ne!(calm[2].fingerprint, late[2].fingerprint);
         assert_eq!(calm[3].fingerprint, late[3].fingerprint);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn end_with_a_request_under_way_differs() {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
+        let surprises = [Surprise { step: "a".to_owned(), nth: 1, becomes: Alternative::Late }];
+        let choices = [&surprises[..], &surprises[..], &[]].map(|surprises| {
+            let choices = Choices::new(&clock, surprises, END, Some(Guide::default()), Some(END));
+            choices.choose("a", StepKind::Write);
+            choices
+        });
+        clock.sleep(END).await;
+        choices[0].extend_effects(delay());
+        let [late, over, calm] = choices.map(|choices| {
+            choices.end();
+            choices.record_end();
+            choices.take_points()[1].state.fingerprint
+        });
+        assert_ne!(late, calm);
+        assert_eq!(over, calm);
     }
 
     #[tokio::test(start_paused = true)]
