@@ -158,7 +158,7 @@ async fn simulate<X: Send + Sync + 'static>(
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let is_explored = guide.is_some();
     let end = Duration::from_millis(scenario.end);
-    let choices = Choices::new(&clock, &scenario.surprises, end, guide, None);
+    let choices = Choices::new(&clock, &scenario.surprises, end, Vec::new(), guide, None);
     // The rules need the server, which needs the recorder.
     let world = Arc::new(std::sync::OnceLock::<World<X>>::new());
     let write_rules = simulation.write_rules.iter().map(|(name, rule)| -> WriteRule {

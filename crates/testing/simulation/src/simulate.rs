@@ -152,6 +152,7 @@ async fn simulate(
         &clock,
         &scenario.surprises,
         end,
+        scenario.actions.iter().map(|action| Duration::from_millis(action.at)).collect(),
         guide,
         Some(end + settle_timeout(&scenario) + IDLE_CHECK),
     );

@@ -21,6 +21,7 @@ use super::{
     fingerprint::{RESOLUTION, RunState, hash},
     host::Process,
     known::{KnownStates, RunStateId},
+    objects::ObjectVersion,
 };
 
 /// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of a pod.
@@ -29,8 +30,8 @@ const LONG: u64 = 4_000;
 /// Delay within which everything happens that is due at the same instant, in milliseconds.
 const BRIEF: u64 = 1;
 
-/// Bit of [`RunStateId::excuses`]: a surprise does not kill a process, or a user has acted after it. Otherwise, more is compared at
-/// the end.
+/// Bit of [`RunStateId::excuses`]: a surprise does not kill a process, or a user acts within [`LONG`] after one that does. Without
+/// it, more is compared at the end.
 const HAS_NOT_ONLY_KILLS: u32 = 127;
 
 /// Outcome of a step that is not the default.
@@ -100,6 +101,10 @@ pub enum StepKind {
 }
 
 impl StepKind {
+    fn is_request(self) -> bool {
+        matches!(self, Self::Write | Self::Read | Self::Lease)
+    }
+
     /// Outcomes other than the default. A process that is killed before a write is the process that is killed after its
     /// previous write.
     pub fn alternatives(self) -> &'static [Alternative] {
@@ -143,14 +148,17 @@ impl Alternative {
         })
     }
 
-    /// Duration of the alternative itself, in milliseconds. After that, the state of the run contains its effect.
-    fn duration(self) -> u64 {
-        match self {
-            Self::LoseRequest | Self::LoseResponse | Self::Refuse | Self::HoldBriefly | Self::CloseWatch => {
-                BRIEF
-            }
-            _ => LONG,
-        }
+    fn is_kill(self) -> bool {
+        matches!(self, Self::KillBefore | Self::KillAfter)
+    }
+
+    /// Time after which the state of the run contains the effect. That of a process contains the time at which it was killed.
+    fn hidden(self) -> Duration {
+        let is_brief = matches!(
+            self,
+            Self::LoseRequest | Self::LoseResponse | Self::Refuse | Self::HoldBriefly | Self::CloseWatch
+        );
+        Duration::from_millis(if is_brief || self.is_kill() { BRIEF } else { LONG })
     }
 }
 
@@ -226,18 +234,20 @@ struct State {
     left: Vec<Surprise>,
     /// Surprises that have happened.
     chosen: Vec<Surprise>,
+    /// Effect of each of them.
+    effects: Vec<Effect>,
     /// Time at which the scenario ends, if no surprise has an effect then.
     end: Duration,
+    /// Times at which users act.
+    user_actions: Vec<Duration>,
     counts: BTreeMap<Arc<str>, u32>,
     points: Vec<ChoicePoint>,
-    /// Time at which the effects of all surprises end.
-    effects_end: Duration,
     /// Number of actions of users.
     actions: u32,
     /// Number of choice points up to the last surprise.
     until_surprise: usize,
-    /// `true` if a user has acted while surprises had effects.
-    has_overlap: bool,
+    /// `true` if a user acts soon after a process is killed.
+    acts_after_kill: bool,
     /// Reasons for which rules do not apply, as bits.
     excuses: u128,
     /// Fingerprint of the last choice point, and the number of its repetitions.
@@ -249,19 +259,48 @@ struct State {
     run: RunState,
 }
 
+/// Effect of a surprise, as far as the state of the run does not contain it.
+struct Effect {
+    becomes: Alternative,
+    /// `true` until its request is sent, which waits while the host is disconnected.
+    is_pending: bool,
+    /// Time after which the state contains it.
+    hidden_until: Duration,
+    /// Time before which the scenario does not end.
+    end: Duration,
+    /// Object that a late update fails without.
+    precondition: Option<ObjectVersion>,
+}
+
+impl Effect {
+    /// Begins an effect now.
+    fn begin(&mut self, now: Duration) {
+        self.is_pending = false;
+        self.hidden_until = now + self.becomes.hidden();
+        // A process that is killed is started again, and may have to acquire a Lease.
+        self.end = if self.becomes.is_kill() { now + delay() } else { self.hidden_until };
+    }
+
+    fn is_hidden(&self, now: Duration) -> bool {
+        self.is_pending || now <= self.hidden_until + Duration::from_millis(BRIEF)
+    }
+}
+
 impl Choices {
-    /// Choices of a scenario that ends at `end`. `settles_within` is the longest time that a run continues after a choice point.
-    /// `None` if other controllers than those of the manager run, of which is not known what their steps depend on.
+    /// Choices of a scenario that ends at `end`, in which users act at `user_actions`. `settles_within` is the longest time that a
+    /// run continues after a choice point. `None` if other controllers than those of the manager run, of which is not known what
+    /// their steps depend on.
     pub fn new(
         clock: &Arc<dyn Clock>,
         surprises: &[Surprise],
         end: Duration,
+        user_actions: Vec<Duration>,
         guide: Option<Guide>,
         settles_within: Option<Duration>,
     ) -> Arc<Self> {
         let is_recorded = guide.is_some();
         let run = RunState::new(settles_within);
-        let state = State { left: surprises.to_vec(), end, guide, run, ..State::default() };
+        let state = State { left: surprises.to_vec(), end, user_actions, guide, run, ..State::default() };
         Arc::new(Self {
             clock: Arc::clone(clock),
             is_on: is_recorded || !surprises.is_empty(),
@@ -295,7 +334,6 @@ impl Choices {
         let nth = *count;
         if kind == StepKind::UserAction {
             state.actions += 1;
-            state.has_overlap |= now < state.effects_end;
         }
         if state.record(&step, nth, kind, now) {
             self.rejoined.notify_one();
@@ -305,8 +343,13 @@ impl Choices {
             Some(at) => state.left.remove(at).becomes,
             None => state.run_children()?,
         };
-        let end = now + Duration::from_millis(becomes.duration());
-        state.effects_end = state.effects_end.max(end);
+        let soon = now..=now + delay();
+        state.acts_after_kill |= becomes.is_kill() && state.user_actions.iter().any(|at| soon.contains(at));
+        let mut effect =
+            Effect { becomes, is_pending: false, hidden_until: now, end: now, precondition: None };
+        effect.begin(now);
+        effect.is_pending = kind.is_request() && !matches!(becomes, Alternative::Stop | Alternative::Cut);
+        state.effects.push(effect);
         state.until_surprise = state.points.len();
         state.chosen.push(Surprise { step: step.to_string(), nth, becomes });
         Some(becomes)
@@ -365,11 +408,21 @@ impl Choices {
         }
     }
 
-    /// Extends the effects of the surprises to this time from now. A request may have waited since its surprise was chosen.
-    pub fn extend_effects(&self, time: Duration) {
-        if self.is_on {
-            let mut state = self.state.lock();
-            state.effects_end = state.effects_end.max(self.clock.monotonic() + time);
+    /// Number of surprises that have happened.
+    pub(super) fn surprise_count(&self) -> usize {
+        self.state.lock().chosen.len()
+    }
+
+    /// Begins the effect of the surprise of this number, from 1, if it waits for its request to be sent. A late update fails if the
+    /// object has another version than `precondition`.
+    pub(super) fn begin_effect(&self, surprise: usize, precondition: Option<ObjectVersion>) {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        if let Some(effect) =
+            state.effects.get_mut(surprise.wrapping_sub(1)).filter(|effect| effect.is_pending)
+        {
+            effect.begin(now);
+            effect.precondition = precondition.filter(|_| effect.becomes == Alternative::Late);
         }
     }
 
@@ -412,7 +465,7 @@ impl Choices {
         }
     }
 
-    /// `true` if all surprises have killed a process, and no user has acted while they had effects.
+    /// `true` if all surprises have killed a process, and no user acts soon after them.
     pub fn has_only_kills(&self) -> bool {
         self.state.lock().has_only_kills()
     }
@@ -464,10 +517,15 @@ impl Choices {
 impl State {
     /// Returns the state of the run at the next step, and counts its repetitions.
     fn run_state(&mut self, step: &str, now: Duration) -> RunStateId {
-        // The state does not contain an effect that lasts.
-        let lasting = (now <= self.effects_end + RESOLUTION).then_some(&self.chosen);
+        for effect in &mut self.effects {
+            // The object never has this version again, so the request fails.
+            if effect.precondition.take_if(|version| !self.run.may_have(version)).is_some() {
+                effect.hidden_until = now;
+            }
+        }
+        let hidden = self.effects.iter().any(|effect| effect.is_hidden(now)).then_some(&self.chosen);
         let end = self.scenario_end();
-        let fingerprint = hash((self.run.fingerprint(), step, self.actions, end, lasting));
+        let fingerprint = hash((self.run.fingerprint(), step, self.actions, end, hidden));
         // A step can be repeated without a change of the state.
         self.repetitions = if self.repeated == fingerprint { self.repetitions + 1 } else { 0 };
         self.repeated = fingerprint;
@@ -476,7 +534,7 @@ impl State {
 
     /// Time at which the scenario ends, as far as surprises have happened.
     fn scenario_end(&self) -> Duration {
-        self.end.max(self.effects_end)
+        self.effects.iter().map(|effect| effect.end).fold(self.end, Duration::max)
     }
 
     fn with_excuses(&self, fingerprint: u64) -> RunStateId {
@@ -498,8 +556,8 @@ impl State {
         self.run.advance(now, wall);
         let kind = StepKind::End;
         // A request that waited for the network until the end is under way.
-        let lasting = (now <= self.effects_end).then_some(&self.chosen);
-        let state = self.with_excuses(hash((kind, self.run.end_fingerprint(), lasting)));
+        let hidden = (now <= self.scenario_end()).then_some(&self.chosen);
+        let state = self.with_excuses(hash((kind, self.run.end_fingerprint(), hidden)));
         self.record_point(ChoicePoint { step: "end of the scenario".into(), nth: 1, kind, state })
     }
 
@@ -523,9 +581,7 @@ impl State {
     }
 
     fn has_only_kills(&self) -> bool {
-        let is_kill =
-            |one: &Surprise| matches!(one.becomes, Alternative::KillBefore | Alternative::KillAfter);
-        !self.has_overlap && self.chosen.iter().all(is_kill)
+        !self.acts_after_kill && self.chosen.iter().all(|one| one.becomes.is_kill())
     }
 
     /// Runs the schedules that have a surprise at the choice point recorded last, each in a copy of the process. Returns the
@@ -564,34 +620,42 @@ mod tests {
 
     const END: Duration = Duration::from_secs(60);
 
-    /// States of steps, each at its time in milliseconds. Some of them become something else. The effects are extended by 4 s at
-    /// the step `delayed`.
-    async fn states(steps: &[(u64, &str, Option<Alternative>)]) -> Vec<RunStateId> {
+    /// States of steps, each at its time in milliseconds. Some of them become something else. Requests are sent at once, or at the
+    /// step `sent`.
+    async fn states(steps: &[(u64, &str, Option<Alternative>)]) -> Vec<u64> {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let surprise = |(_, step, becomes): &(u64, &str, Option<Alternative>)| {
             Some(Surprise { step: (*step).to_owned(), nth: 1, becomes: (*becomes)? })
         };
         let surprises: Vec<_> = steps.iter().filter_map(surprise).collect();
-        let choices = Choices::new(&clock, &surprises, END, Some(Guide::default()), Some(END));
+        let choices = Choices::new(&clock, &surprises, END, Vec::new(), Some(Guide::default()), Some(END));
+        let is_sent_later = steps.iter().any(|(_, step, _)| *step == "sent");
         for (at, step, becomes) in steps {
             clock.sleep(Duration::from_millis(*at).saturating_sub(clock.monotonic())).await;
             assert_eq!(choices.choose(step, StepKind::Write), *becomes);
-            if *step == "delayed" {
-                choices.extend_effects(delay());
+            if *step == "sent" || !is_sent_later {
+                choices.begin_effect(choices.surprise_count(), None);
             }
         }
-        choices.take_points().into_iter().map(|point| point.state).collect()
+        choices.take_points().into_iter().map(|point| point.state.fingerprint).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn effects_of_a_request_that_waited_last_from_then() {
-        let after = |becomes| async move {
-            states(&[(1_000, "a", becomes), (4_000, "delayed", None), (7_900, "b", None), (8_200, "c", None)])
-                .await
-        };
-        let (calm, late) = (after(None).await, after(Some(Alternative::DelayRequest)).await);
-        assert_ne!(calm[2].fingerprint, late[2].fingerprint);
-        assert_eq!(calm[3].fingerprint, late[3].fingerprint);
+    async fn effect_begins_when_its_request_is_sent() {
+        for (becomes, end) in [
+            (Alternative::Refuse, 4_001),
+            (Alternative::KillAfter, 4_001),
+            (Alternative::DelayRequest, 8_000),
+        ] {
+            let after = |becomes| async move {
+                let (hidden, over) = ((end + 1, "b", None), (end + 2, "c", None));
+                states(&[(1_000, "a", becomes), (3_000, "d", None), (4_000, "sent", None), hidden, over])
+                    .await
+            };
+            let (calm, states) = (after(None).await, after(Some(becomes)).await);
+            let equal = [1, 3, 4].map(|at| calm[at] == states[at]);
+            assert_eq!(equal, [false, false, true], "{becomes:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -599,12 +663,12 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let surprises = [Surprise { step: "a".to_owned(), nth: 1, becomes: Alternative::Late }];
         let choices = [&surprises[..], &surprises[..], &[]].map(|surprises| {
-            let choices = Choices::new(&clock, surprises, END, Some(Guide::default()), Some(END));
+            let choices = Choices::new(&clock, surprises, END, Vec::new(), Some(Guide::default()), Some(END));
             choices.choose("a", StepKind::Write);
             choices
         });
-        clock.sleep(END).await;
-        choices[0].extend_effects(delay());
+        clock.sleep(END + Duration::from_secs(1)).await;
+        choices[0].begin_effect(1, None);
         let [late, over, calm] = choices.map(|choices| {
             choices.end();
             choices.record_end();
@@ -615,10 +679,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn user_who_acts_soon_after_a_kill_excuses() {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
+        let has_only_kills = |becomes, acts: u64| {
+            let surprises = [Surprise { step: "a".to_owned(), nth: 1, becomes }];
+            let acts = vec![Duration::from_millis(acts)];
+            let choices = Choices::new(&clock, &surprises, END, acts, None, None);
+            choices.choose("a", StepKind::Write);
+            choices.has_only_kills()
+        };
+        assert!(has_only_kills(Alternative::KillAfter, LONG + 1));
+        assert!(!has_only_kills(Alternative::KillAfter, LONG));
+        assert!(!has_only_kills(Alternative::Stop, LONG + 1));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn no_reason_excuses_what_another_one_does() {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let excuses = |reasons: &[&str]| {
-            let choices = Choices::new(&clock, &[], END, Some(Guide::default()), Some(END));
+            let choices = Choices::new(&clock, &[], END, Vec::new(), Some(Guide::default()), Some(END));
             reasons.iter().for_each(|reason| choices.excuse(reason));
             choices.choose("a", StepKind::Write);
             choices.take_points()[0].state.excuses

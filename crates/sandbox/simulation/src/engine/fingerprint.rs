@@ -18,7 +18,7 @@ use kcm_runtime::{ControllerState, OwnWrites};
 use super::{
     choices::StepKind,
     host::Process,
-    objects::{Change, Hashes, Objects, Scope, written_name},
+    objects::{Change, Hashes, ObjectVersion, Objects, Scope, written_name},
 };
 
 /// Resolution of times. Longer than a brief surprise.
@@ -174,6 +174,11 @@ impl RunState {
     /// The store is backed up.
     pub(super) fn backed_up(&mut self) {
         self.backup = self.objects.hash(Scope::All, Duration::ZERO, self.wall);
+    }
+
+    /// `false` if the object will never have this version again. A restore may bring older versions back.
+    pub(super) fn may_have(&self, version: &ObjectVersion) -> bool {
+        self.backup != 0 || self.objects.has(version)
     }
 
     /// A step happens. If time has passed since the one before, all tasks were waiting.

@@ -32,6 +32,7 @@ use super::{
     faults::{FaultEffect, Incident, RequestFault, RequestSelector},
     host::{PendingRequest, Process},
     managers::ManagerGroup,
+    objects::ObjectVersion,
     observer::{Observer, RequestOrigin},
     step::{is_watch, request_step},
 };
@@ -203,9 +204,10 @@ impl ProcessConnection {
         let is_write = !parts.method.is_safe();
         let mut effect = network.draw(process, &parts, is_watch);
         let step = request_step(process.manager, &parts.method, parts.uri.path());
-        let is_drawn = effect.is_some();
-        if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch) {
-            effect = effect.or_else(|| network.choose(step, *kind));
+        let mut surprise = None;
+        if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch && effect.is_none()) {
+            effect = network.choose(step, *kind);
+            surprise = effect.map(|_| network.choices.surprise_count());
         }
         if let Some((step, kind)) = &step {
             network.choices.trace_request(process, *kind, step, parts.uri.path());
@@ -253,14 +255,8 @@ impl ProcessConnection {
             let response = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
             return Ok(self.watch(&path, response, effect, lag));
         }
-        if let Some(
-            FaultEffect::Late { time }
-            | FaultEffect::DelayRequest { time }
-            | FaultEffect::DelayResponse { time },
-        ) = effect
-            && !is_drawn
-        {
-            network.choices.extend_effects(Duration::from_millis(time));
+        if let Some(surprise) = surprise {
+            network.choices.begin_effect(surprise, ObjectVersion::of_update(&parts, &body));
         }
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));

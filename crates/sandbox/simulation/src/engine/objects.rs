@@ -10,12 +10,16 @@ use std::{
     time::Duration,
 };
 
+use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
 use kcm_apiserver::Object;
 use kcm_runtime::{ControllerState, ObjectKey};
 use serde_json::Value;
 
-use super::fingerprint::{RESOLUTION, bucket, hash};
+use super::{
+    fingerprint::{RESOLUTION, bucket, hash},
+    step::verb_and_resource,
+};
 
 /// Members of metadata that steps depend on.
 const METADATA: [&str; 4] = ["labels", "ownerReferences", "deletionGracePeriodSeconds", "finalizers"];
@@ -67,6 +71,27 @@ struct StoredObject {
     /// Time at which the deletion began.
     deletion: Option<Duration>,
     times: Times,
+}
+
+/// Version of an object that an update requires.
+#[derive(Debug)]
+pub(super) struct ObjectVersion {
+    id: ObjectId,
+    version: String,
+}
+
+impl ObjectVersion {
+    /// Version that an update requires. `None` for other requests, and for updates of any version.
+    pub(super) fn of_update(request: &Parts, body: &[u8]) -> Option<Self> {
+        let ("update", resource) = verb_and_resource(&request.method, request.uri.path())? else {
+            return None;
+        };
+        let object: Value = serde_json::from_slice(body).ok()?;
+        let member = |name: &str| object["metadata"][name].as_str().filter(|text| !text.is_empty());
+        let key = ObjectKey::new(member("namespace")?, member("name")?);
+        let resource = resource.split('/').next()?.into();
+        Some(Self { id: (resource, key), version: member("resourceVersion")?.to_owned() })
+    }
 }
 
 /// Hashes of an object without [`IDENTITIES`].
@@ -165,6 +190,12 @@ impl Objects {
         for object in objects {
             self.changed(object, false, now);
         }
+    }
+
+    /// `true` if an object has this version.
+    pub(super) fn has(&self, version: &ObjectVersion) -> bool {
+        let object = self.all.get(&version.id).and_then(|object| object.stored.as_ref());
+        object.is_some_and(|object| object.version == version.version)
     }
 
     /// Keys of all objects that have existed.
