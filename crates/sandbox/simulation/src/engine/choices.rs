@@ -30,8 +30,8 @@ const LONG: u64 = 4_000;
 /// Delay within which everything happens that is due at the same instant, in milliseconds.
 const BRIEF: u64 = 1;
 
-/// Bit of [`RunStateId::excuses`]: a surprise does not kill a process, or a user acts within [`LONG`] after one that does. Without
-/// it, more is compared at the end.
+/// Bit of [`RunStateId::excuses`]: a surprise does not kill a process, or a user acts in the 4 s after one that does. Without it,
+/// more is compared at the end.
 const HAS_NOT_ONLY_KILLS: u32 = 127;
 
 /// Outcome of a step that is not the default.
@@ -152,8 +152,8 @@ impl Alternative {
         matches!(self, Self::KillBefore | Self::KillAfter)
     }
 
-    /// Time after which the state of the run contains the effect. That of a process contains the time at which it was killed.
-    fn hidden(self) -> Duration {
+    /// Time after which the state of the run contains the effect. The state of a process contains the time of its exit.
+    fn hidden_for(self) -> Duration {
         let is_brief = matches!(
             self,
             Self::LoseRequest | Self::LoseResponse | Self::Refuse | Self::HoldBriefly | Self::CloseWatch
@@ -238,15 +238,15 @@ struct State {
     effects: Vec<Effect>,
     /// Time at which the scenario ends, if no surprise has an effect then.
     end: Duration,
-    /// Times at which users act.
+    /// Times at which users act, in ascending order.
     user_actions: Vec<Duration>,
     counts: BTreeMap<Arc<str>, u32>,
     points: Vec<ChoicePoint>,
-    /// Number of actions of users.
-    actions: u32,
+    /// Number of actions of users that have begun.
+    actions: usize,
     /// Number of choice points up to the last surprise.
     until_surprise: usize,
-    /// `true` if a user acts soon after a process is killed.
+    /// `true` if a user acts in the 4 s after a process is killed.
     acts_after_kill: bool,
     /// Reasons for which rules do not apply, as bits.
     excuses: u128,
@@ -266,9 +266,9 @@ struct Effect {
     is_pending: bool,
     /// Time after which the state contains it.
     hidden_until: Duration,
-    /// Time before which the scenario does not end.
-    end: Duration,
-    /// Object that a late update fails without.
+    /// Time until which the scenario lasts at least.
+    scenario_until: Duration,
+    /// Version without which a late update fails.
     precondition: Option<ObjectVersion>,
 }
 
@@ -276,9 +276,9 @@ impl Effect {
     /// Begins an effect now.
     fn begin(&mut self, now: Duration) {
         self.is_pending = false;
-        self.hidden_until = now + self.becomes.hidden();
+        self.hidden_until = now + self.becomes.hidden_for();
         // A process that is killed is started again, and may have to acquire a Lease.
-        self.end = if self.becomes.is_kill() { now + delay() } else { self.hidden_until };
+        self.scenario_until = if self.becomes.is_kill() { now + delay() } else { self.hidden_until };
     }
 
     fn is_hidden(&self, now: Duration) -> bool {
@@ -294,10 +294,11 @@ impl Choices {
         clock: &Arc<dyn Clock>,
         surprises: &[Surprise],
         end: Duration,
-        user_actions: Vec<Duration>,
+        mut user_actions: Vec<Duration>,
         guide: Option<Guide>,
         settles_within: Option<Duration>,
     ) -> Arc<Self> {
+        user_actions.sort_unstable();
         let is_recorded = guide.is_some();
         let run = RunState::new(settles_within);
         let state = State { left: surprises.to_vec(), end, user_actions, guide, run, ..State::default() };
@@ -343,11 +344,12 @@ impl Choices {
             Some(at) => state.left.remove(at).becomes,
             None => state.run_children()?,
         };
-        let soon = now..=now + delay();
-        state.acts_after_kill |= becomes.is_kill() && state.user_actions.iter().any(|at| soon.contains(at));
+        let next_action = state.user_actions.get(state.actions);
+        state.acts_after_kill |= becomes.is_kill() && next_action.is_some_and(|at| *at < now + delay());
         let mut effect =
-            Effect { becomes, is_pending: false, hidden_until: now, end: now, precondition: None };
+            Effect { becomes, is_pending: false, hidden_until: now, scenario_until: now, precondition: None };
         effect.begin(now);
+        // It begins again when the request is sent.
         effect.is_pending = kind.is_request() && !matches!(becomes, Alternative::Stop | Alternative::Cut);
         state.effects.push(effect);
         state.until_surprise = state.points.len();
@@ -417,12 +419,14 @@ impl Choices {
     /// object has another version than `precondition`.
     pub(super) fn begin_effect(&self, surprise: usize, precondition: Option<ObjectVersion>) {
         let now = self.clock.monotonic();
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
         if let Some(effect) =
             state.effects.get_mut(surprise.wrapping_sub(1)).filter(|effect| effect.is_pending)
         {
             effect.begin(now);
-            effect.precondition = precondition.filter(|_| effect.becomes == Alternative::Late);
+            let may_succeed =
+                |version: &_| effect.becomes == Alternative::Late && state.run.may_have(version);
+            effect.precondition = precondition.filter(may_succeed);
         }
     }
 
@@ -465,7 +469,7 @@ impl Choices {
         }
     }
 
-    /// `true` if all surprises have killed a process, and no user acts soon after them.
+    /// `true` if all surprises have killed a process, and no user acts in the 4 s after them.
     pub fn has_only_kills(&self) -> bool {
         self.state.lock().has_only_kills()
     }
@@ -518,9 +522,9 @@ impl State {
     /// Returns the state of the run at the next step, and counts its repetitions.
     fn run_state(&mut self, step: &str, now: Duration) -> RunStateId {
         for effect in &mut self.effects {
-            // The object never has this version again, so the request fails.
+            // The object never has this version again, so a request that is not executed yet will fail.
             if effect.precondition.take_if(|version| !self.run.may_have(version)).is_some() {
-                effect.hidden_until = now;
+                effect.hidden_until = effect.hidden_until.min(now);
             }
         }
         let hidden = self.effects.iter().any(|effect| effect.is_hidden(now)).then_some(&self.chosen);
@@ -534,7 +538,7 @@ impl State {
 
     /// Time at which the scenario ends, as far as surprises have happened.
     fn scenario_end(&self) -> Duration {
-        self.effects.iter().map(|effect| effect.end).fold(self.end, Duration::max)
+        self.effects.iter().map(|effect| effect.scenario_until).fold(self.end, Duration::max)
     }
 
     fn with_excuses(&self, fingerprint: u64) -> RunStateId {
@@ -614,7 +618,9 @@ impl fmt::Debug for Choices {
 
 #[cfg(test)]
 mod tests {
+    use kcm_apiserver::{ApiServerConfig, Resource, WriteOptions};
     use kcm_clock::SimulatedClock;
+    use serde_json::json;
 
     use super::*;
 
@@ -659,6 +665,54 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn late_update_is_hidden_until_it_must_fail() {
+        let server = ApiServer::new(ApiServerConfig::default());
+        let (config_maps, options) = (Resource::CONFIG_MAPS, WriteOptions::default());
+        let object =
+            server.create(config_maps, "default", json!({"metadata": {"name": "a"}}), &options).unwrap();
+        let update = |version: &str| {
+            let request = http::Request::put("/api/v1/namespaces/default/configmaps/a").body(()).unwrap();
+            let metadata = json!({"name": "a", "namespace": "default", "resourceVersion": version});
+            let body = json!({"metadata": metadata}).to_string();
+            ObjectVersion::of_update(&request.into_parts().0, body.as_bytes())
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
+        let late = Surprise { step: "a".to_owned(), nth: 1, becomes: Alternative::Late };
+        let version = object.revision().to_string();
+        let cases = [None, Some(update(&version)), Some(update("")), Some(update("9999"))];
+        let choices = cases.map(|precondition| {
+            let surprises = precondition.as_ref().map(|_| late.clone());
+            let choices = Choices::new(
+                &clock,
+                surprises.as_slice(),
+                END,
+                Vec::new(),
+                Some(Guide::default()),
+                Some(END),
+            );
+            choices.trace_restore(&server);
+            choices.choose("a", StepKind::Write);
+            choices.begin_effect(1, precondition.flatten());
+            choices
+        });
+        let step = async |step: &str| {
+            clock.sleep(Duration::from_secs(1)).await;
+            let equal = choices.each_ref().map(|choices| {
+                choices.trace_restore(&server);
+                choices.choose(step, StepKind::Write);
+                choices.state.lock().points.last().unwrap().state.fingerprint
+            });
+            equal.map(|state| state == equal[0])
+        };
+        assert_eq!(step("b").await, [true, false, false, false]);
+        let body = json!({"metadata": {"name": "a"}, "data": {"a": "b"}});
+        server.update(config_maps, "default", body, &options).unwrap();
+        // One request must fail. Another one applies to any version, and the third one to a version that is not known.
+        step("c").await;
+        assert_eq!(step("d").await, [true, true, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn end_with_a_request_under_way_differs() {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let surprises = [Surprise { step: "a".to_owned(), nth: 1, becomes: Alternative::Late }];
@@ -688,9 +742,9 @@ mod tests {
             choices.choose("a", StepKind::Write);
             choices.has_only_kills()
         };
-        assert!(has_only_kills(Alternative::KillAfter, LONG + 1));
-        assert!(!has_only_kills(Alternative::KillAfter, LONG));
-        assert!(!has_only_kills(Alternative::Stop, LONG + 1));
+        assert!(has_only_kills(Alternative::KillAfter, LONG));
+        assert!(!has_only_kills(Alternative::KillAfter, LONG - 1));
+        assert!(!has_only_kills(Alternative::Stop, LONG));
     }
 
     #[tokio::test(start_paused = true)]

@@ -176,7 +176,7 @@ impl RunState {
         self.backup = self.objects.hash(Scope::All, Duration::ZERO, self.wall);
     }
 
-    /// `false` if the object will never have this version again. A restore may bring older versions back.
+    /// `false` if the object will never have this version again. A restore may bring an older version back.
     pub(super) fn may_have(&self, version: &ObjectVersion) -> bool {
         self.backup != 0 || self.objects.has(version)
     }
