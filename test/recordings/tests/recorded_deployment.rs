@@ -12,6 +12,9 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/v1.36/vectors/deployme
 /// order of a Go map, which is random; here it is always by age. See `docs/deviations.md`.
 const CLAIMED_IN_RANDOM_ORDER: [u64; 5] = [91, 369, 633, 763, 1154];
 
+/// Cases with a hash collision with the ReplicaSet of another owner, which upstream does not read. See `docs/deviations.md`.
+const READ_AT_A_COLLISION: [u64; 1] = [59];
+
 #[test]
 fn deployment_controller_equals_all_recorded_outputs() {
     let cases = input::cases(CASES).unwrap();
@@ -26,11 +29,22 @@ fn deployment_controller_equals_all_recorded_outputs() {
                 sort_patches(&mut recorded);
                 sort_patches(&mut answer);
             }
+            if READ_AT_A_COLLISION.contains(&id) {
+                assert!(!differing_fields(&recorded, &answer).is_empty(), "case {id} no longer differs");
+                remove_reads(&mut answer);
+            }
             let fields = differing_fields(&recorded, &answer);
             (!fields.is_empty()).then(|| format!("case {id} differs in {}", fields.join(", ")))
         })
         .collect();
     assert!(differing.is_empty(), "{} of {}:\n{}", differing.len(), cases.len(), differing.join("\n"));
+}
+
+/// Removes uncached reads of ReplicaSets.
+fn remove_reads(output: &mut Value) {
+    if let Some(actions) = output["actions"].as_array_mut() {
+        actions.retain(|action| action["verb"] != "get" || action["what"] != "replicasets");
+    }
 }
 
 /// Sorts patches by name, and removes the uncached read before the first adoption: its position depends on their order.

@@ -80,14 +80,18 @@ impl Executor {
         }
     }
 
-    /// Returns the ReplicaSet whose name prevented a create: from the cache if `error` is `AlreadyExists`, or else from
-    /// the API server.
+    /// Returns the ReplicaSet whose name prevented the creation of `set`: from the cache if `error` is `AlreadyExists` and it
+    /// has the same controller there, or else from the API server.
     ///
     /// DEVIATION: upstream only reads the cache. While the cache is behind it sends the create again with each retry,
-    /// and reports a create that was executed without a response as failed.
-    async fn existing(&self, key: &ObjectKey, error: &ApiError) -> Option<Arc<ReplicaSet>> {
+    /// reports a create that was executed without a response as failed, and counts a collision if the cache contains
+    /// the ReplicaSet of a former Deployment.
+    async fn existing(&self, set: &ReplicaSet, error: &ApiError) -> Option<Arc<ReplicaSet>> {
+        let key = &set.metadata.key();
+        let controller = |set: &ReplicaSet| set.metadata.controller().map(|owner| Arc::clone(&owner.uid));
         if error.is_already_exists()
-            && let Some(cached) = self.replica_sets.get(key)
+            && let Some(cached) =
+                self.replica_sets.get(key).filter(|cached| controller(cached) == controller(set))
         {
             return Some(cached);
         }
@@ -110,7 +114,7 @@ impl Executor {
         if !may_exist && !error.is_already_exists() {
             return ActionResult::Failed(error);
         }
-        match self.existing(&set.metadata.key(), &error).await {
+        match self.existing(set, &error).await {
             None if !error.is_already_exists() => ActionResult::Failed(error),
             existing => ActionResult::AlreadyExists { error, existing },
         }

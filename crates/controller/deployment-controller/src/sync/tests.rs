@@ -190,6 +190,23 @@ async fn hash_collision_is_written_at_once() {
     );
 }
 
+/// The cache contains the ReplicaSet of a former Deployment of this name. The first creation got no response.
+#[tokio::test]
+async fn replica_set_of_a_former_deployment_in_the_cache_is_no_collision() {
+    let d = deployment(1);
+    let created = replica_set("web-78c95bb4f", "web:1", 0, 1, 1);
+    let mut cached = created.clone();
+    cached.metadata.owner_references[0].uid = "former-uid".into();
+    let (syncer, server, _) = syncer(&Caches::with(&[&d], &[&cached]), cluster(&d, &[&created]));
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
+    let requests = server.requests();
+    assert_eq!(
+        requests[..2],
+        ["create replica set web-78c95bb4f with 1 replicas", "get replica set web-78c95bb4f"]
+    );
+    assert_eq!(server.cluster.lock().deployment.status.collision_count, None, "{requests:?}");
+}
+
 fn claimed(view: &View) -> Vec<&str> {
     let mut names: Vec<_> = view.replica_sets.iter().map(|set| &*set.metadata.name).collect();
     names.sort_unstable();
