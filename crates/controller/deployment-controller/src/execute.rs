@@ -80,18 +80,19 @@ impl Executor {
         }
     }
 
-    /// Returns the ReplicaSet whose name prevented the creation of `set`: from the cache if `error` is `AlreadyExists` and it
-    /// has the same controller there, or else from the API server.
+    /// Returns the ReplicaSet whose name prevented the creation of `set`. After `AlreadyExists`, the cached ReplicaSet is
+    /// returned if it has the same controller as `set`. Otherwise, it is read from the API server.
     ///
     /// DEVIATION: upstream only reads the cache. While the cache is behind it sends the create again with each retry,
     /// reports a create that was executed without a response as failed, and counts a collision if the cache contains
     /// the ReplicaSet of a former Deployment.
     async fn existing(&self, set: &ReplicaSet, error: &ApiError) -> Option<Arc<ReplicaSet>> {
         let key = &set.metadata.key();
-        let controller = |set: &ReplicaSet| set.metadata.controller().map(|owner| Arc::clone(&owner.uid));
+        let controller = set.metadata.controller().map(|owner| &owner.uid);
+        let is_own =
+            |cached: &Arc<ReplicaSet>| cached.metadata.controller().map(|owner| &owner.uid) == controller;
         if error.is_already_exists()
-            && let Some(cached) =
-                self.replica_sets.get(key).filter(|cached| controller(cached) == controller(set))
+            && let Some(cached) = self.replica_sets.get(key).filter(is_own)
         {
             return Some(cached);
         }
