@@ -187,8 +187,8 @@ fn copies_do_the_same_as_repetitions() {
 /// Number of steps after a surprise among which there is a second one.
 const PAIRS: usize = 20;
 
-/// A state is followed by the same state, and an end by the same effect, whatever the surprises before it. The exceptions are
-/// names and UIDs, which are drawn: of several equal pods, another one is deleted, or a new one has another place in their order.
+/// A state is followed by the same state, and an end by the same effect, whatever the surprises before it. Most exceptions are due
+/// to names and UIDs, which are drawn. `docs/simulation.md` lists the others.
 fn equal_states_have_equal_successors() {
     for name in
         ["rolling-update", "overlapping-replica-sets", "adoption-and-release", "min-ready-seconds", "restore"]

@@ -154,11 +154,16 @@ impl Alternative {
 
     /// Time after which the state of the run contains the effect. The state of a process contains the time of its exit.
     fn hidden_for(self) -> Duration {
-        let is_brief = matches!(
-            self,
-            Self::LoseRequest | Self::LoseResponse | Self::Refuse | Self::HoldBriefly | Self::CloseWatch
-        );
-        Duration::from_millis(if is_brief || self.is_kill() { BRIEF } else { LONG })
+        Duration::from_millis(match self {
+            Self::LoseRequest
+            | Self::LoseResponse
+            | Self::Refuse
+            | Self::KillBefore
+            | Self::KillAfter
+            | Self::HoldBriefly
+            | Self::CloseWatch => BRIEF,
+            _ => LONG,
+        })
     }
 }
 
@@ -273,6 +278,15 @@ struct Effect {
 }
 
 impl Effect {
+    /// Effect of a surprise that happens now. On a request, it is pending.
+    fn new(becomes: Alternative, kind: StepKind, now: Duration) -> Self {
+        let mut effect =
+            Self { becomes, is_pending: false, hidden_until: now, scenario_until: now, precondition: None };
+        effect.begin(now);
+        effect.is_pending = kind.is_request() && !matches!(becomes, Alternative::Stop | Alternative::Cut);
+        effect
+    }
+
     /// Begins an effect now.
     fn begin(&mut self, now: Duration) {
         self.is_pending = false;
@@ -346,12 +360,7 @@ impl Choices {
         };
         let next_action = state.user_actions.get(state.actions);
         state.acts_after_kill |= becomes.is_kill() && next_action.is_some_and(|at| *at < now + delay());
-        let mut effect =
-            Effect { becomes, is_pending: false, hidden_until: now, scenario_until: now, precondition: None };
-        effect.begin(now);
-        // It begins again when the request is sent.
-        effect.is_pending = kind.is_request() && !matches!(becomes, Alternative::Stop | Alternative::Cut);
-        state.effects.push(effect);
+        state.effects.push(Effect::new(becomes, kind, now));
         state.until_surprise = state.points.len();
         state.chosen.push(Surprise { step: step.to_string(), nth, becomes });
         Some(becomes)
@@ -410,23 +419,19 @@ impl Choices {
         }
     }
 
-    /// Number of surprises that have happened.
-    pub(super) fn surprise_count(&self) -> usize {
-        self.state.lock().chosen.len()
+    /// Index of the surprise that happened last.
+    pub(super) fn last_surprise(&self) -> usize {
+        self.state.lock().chosen.len().saturating_sub(1)
     }
 
-    /// Begins the effect of the surprise of this number, from 1, if it waits for its request to be sent. A late update fails if the
-    /// object has another version than `precondition`.
+    /// Begins the effect of the surprise of this index, if it waits for its request to be sent. A request that is executed later fails
+    /// if the object has another version than `precondition`.
     pub(super) fn begin_effect(&self, surprise: usize, precondition: Option<ObjectVersion>) {
         let now = self.clock.monotonic();
         let state = &mut *self.state.lock();
-        if let Some(effect) =
-            state.effects.get_mut(surprise.wrapping_sub(1)).filter(|effect| effect.is_pending)
-        {
+        if let Some(effect) = state.effects.get_mut(surprise).filter(|effect| effect.is_pending) {
             effect.begin(now);
-            let may_succeed =
-                |version: &_| effect.becomes == Alternative::Late && state.run.may_have(version);
-            effect.precondition = precondition.filter(may_succeed);
+            effect.precondition = precondition.filter(|version| state.run.may_have(version));
         }
     }
 
@@ -626,6 +631,11 @@ mod tests {
 
     const END: Duration = Duration::from_secs(60);
 
+    /// Choices of a run that is recorded.
+    fn recorded(clock: &Arc<dyn Clock>, surprises: &[Surprise]) -> Arc<Choices> {
+        Choices::new(clock, surprises, END, Vec::new(), Some(Guide::default()), Some(END))
+    }
+
     /// States of steps, each at its time in milliseconds. Some of them become something else. Requests are sent at once, or at the
     /// step `sent`.
     async fn states(steps: &[(u64, &str, Option<Alternative>)]) -> Vec<u64> {
@@ -634,13 +644,13 @@ mod tests {
             Some(Surprise { step: (*step).to_owned(), nth: 1, becomes: (*becomes)? })
         };
         let surprises: Vec<_> = steps.iter().filter_map(surprise).collect();
-        let choices = Choices::new(&clock, &surprises, END, Vec::new(), Some(Guide::default()), Some(END));
+        let choices = recorded(&clock, &surprises);
         let is_sent_later = steps.iter().any(|(_, step, _)| *step == "sent");
         for (at, step, becomes) in steps {
             clock.sleep(Duration::from_millis(*at).saturating_sub(clock.monotonic())).await;
             assert_eq!(choices.choose(step, StepKind::Write), *becomes);
             if *step == "sent" || !is_sent_later {
-                choices.begin_effect(choices.surprise_count(), None);
+                choices.begin_effect(choices.last_surprise(), None);
             }
         }
         choices.take_points().into_iter().map(|point| point.state.fingerprint).collect()
@@ -682,17 +692,10 @@ mod tests {
         let cases = [None, Some(update(&version)), Some(update("")), Some(update("9999"))];
         let choices = cases.map(|precondition| {
             let surprises = precondition.as_ref().map(|_| late.clone());
-            let choices = Choices::new(
-                &clock,
-                surprises.as_slice(),
-                END,
-                Vec::new(),
-                Some(Guide::default()),
-                Some(END),
-            );
+            let choices = recorded(&clock, surprises.as_slice());
             choices.trace_restore(&server);
             choices.choose("a", StepKind::Write);
-            choices.begin_effect(1, precondition.flatten());
+            choices.begin_effect(0, precondition.flatten());
             choices
         });
         let step = async |step: &str| {
@@ -717,12 +720,12 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let surprises = [Surprise { step: "a".to_owned(), nth: 1, becomes: Alternative::Late }];
         let choices = [&surprises[..], &surprises[..], &[]].map(|surprises| {
-            let choices = Choices::new(&clock, surprises, END, Vec::new(), Some(Guide::default()), Some(END));
+            let choices = recorded(&clock, surprises);
             choices.choose("a", StepKind::Write);
             choices
         });
         clock.sleep(END + Duration::from_secs(1)).await;
-        choices[0].begin_effect(1, None);
+        choices[0].begin_effect(0, None);
         let [late, over, calm] = choices.map(|choices| {
             choices.end();
             choices.record_end();
@@ -751,7 +754,7 @@ mod tests {
     async fn no_reason_excuses_what_another_one_does() {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let excuses = |reasons: &[&str]| {
-            let choices = Choices::new(&clock, &[], END, Vec::new(), Some(Guide::default()), Some(END));
+            let choices = recorded(&clock, &[]);
             reasons.iter().for_each(|reason| choices.excuse(reason));
             choices.choose("a", StepKind::Write);
             choices.take_points()[0].state.excuses

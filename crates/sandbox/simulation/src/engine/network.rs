@@ -207,7 +207,7 @@ impl ProcessConnection {
         let mut surprise = None;
         if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch && effect.is_none()) {
             effect = network.choose(step, *kind);
-            surprise = effect.map(|_| network.choices.surprise_count());
+            surprise = effect.map(|_| network.choices.last_surprise());
         }
         if let Some((step, kind)) = &step {
             network.choices.trace_request(process, *kind, step, parts.uri.path());
@@ -256,7 +256,9 @@ impl ProcessConnection {
             return Ok(self.watch(&path, response, effect, lag));
         }
         if let Some(surprise) = surprise {
-            network.choices.begin_effect(surprise, ObjectVersion::of_update(&parts, &body));
+            let is_late = matches!(effect, Some(FaultEffect::Late { .. }));
+            let required = is_late.then(|| ObjectVersion::of_update(&parts, &body)).flatten();
+            network.choices.begin_effect(surprise, required);
         }
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));
