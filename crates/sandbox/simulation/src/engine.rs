@@ -17,4 +17,5 @@ pub mod parallel;
 pub mod random;
 pub mod shrink;
 pub mod step;
+pub mod surprises;
 pub mod timeline;

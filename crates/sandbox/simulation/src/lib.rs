@@ -117,12 +117,12 @@ mod world;
 
 pub use check::Failure;
 pub use engine::{
-    choices::{Alternative, Surprise},
     faults::{At, FaultEffect, Incident, RequestFault, RequestPattern},
     files::ScenarioError,
     network::ProcessConnection,
     observer::Finding,
     outcome::{Outcome, SimulationError},
+    surprises::{Alternative, Surprise},
 };
 pub use process::{ExitResult, ManagerProcess};
 pub use rules::RULES;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::{
-    choices::Surprise,
     faults::{At, Incident, RequestFault},
     files::{self, ScenarioError},
+    surprises::Surprise,
     timeline::has_restore,
 };
 

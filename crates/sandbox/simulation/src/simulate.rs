@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     engine::{
-        choices::{self, Choices, Guide, StepKind, Surprise},
+        choices::{Choices, Guide},
         explore::Schedule,
         faults::{Incident, RequestFault},
         managers::ManagerGroup,
@@ -18,6 +18,7 @@ use crate::{
         observer::{Finding, Observer, START_MILLISECOND},
         outcome::{Outcome, SimulationError},
         random::random,
+        surprises::{self, StepKind, Surprise},
         timeline::{Event, first_revision, sleep_until, timeline},
     },
     recorder::{Recorder, WriteRule},
@@ -249,7 +250,7 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
             match event {
                 Event::Action(action) => {
                     if self.choices.choose("user action", StepKind::UserAction).is_some() {
-                        self.clock.sleep(choices::delay()).await;
+                        self.clock.sleep(surprises::delay()).await;
                         self.recorder.catch_up();
                     }
                     let refused = action.perform(server).err().map(|error| format!(": {error}"));

@@ -19,9 +19,10 @@ use std::{
 
 use fork::{Fork, fork, waitpid};
 use kcm_simulation::engine::{
-    choices::{Alternative, Children, ChoicePoint, Next},
+    choices::{Children, ChoicePoint, Next},
     explore::Bounds,
     known::{KnownStates, Survey},
+    surprises::Alternative,
 };
 use serde::{Deserialize, Serialize};
 

@@ -25,7 +25,7 @@
 //!
 //! *Not in this crate:* code that the controllers use, real time, threads.
 
-use kcm_simulation::engine::{choices, explore, host, managers, network, outcome};
+use kcm_simulation::engine::{choices, explore, host, managers, network, outcome, surprises};
 #[doc(hidden)]
 pub use kcm_simulation::engine::{explore::Bounds, known::Survey, parallel};
 pub use kcm_simulation::{

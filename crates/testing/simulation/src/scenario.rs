@@ -9,7 +9,7 @@ use kcm_simulation::engine::{files, timeline::has_restore};
 pub use kcm_simulation::{At, FaultEffect, Incident, ScenarioError};
 use serde::{Deserialize, Serialize};
 
-use crate::choices::Surprise;
+use crate::surprises::Surprise;
 
 /// Fault of some requests.
 pub type RequestFault = kcm_simulation::RequestFault<Requests>;

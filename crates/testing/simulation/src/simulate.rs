@@ -15,7 +15,7 @@ pub(crate) use kcm_simulation::{Outcome, SimulationError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    choices::{self, Choices, Guide, StepKind, Surprise},
+    choices::{Choices, Guide},
     draw::LARGE_WORKLOAD,
     effect::Snapshot,
     explore::Schedule,
@@ -27,6 +27,7 @@ use crate::{
     scenario::{
         At, FaultEffect, Incident, PodWebhook, RequestFault, Requests, Scenario, UserAction, Workload,
     },
+    surprises::{self, StepKind, Surprise},
     users::Users,
     webhooks::admission,
 };
@@ -258,7 +259,7 @@ impl Cluster {
             match event {
                 Event::Action(action) => {
                     if self.choices.choose("user action", StepKind::UserAction).is_some() {
-                        self.clock.sleep(choices::delay()).await;
+                        self.clock.sleep(surprises::delay()).await;
                         self.judge.catch_up();
                     }
                     let done = self.users.act(action);

@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    choices::{self, Alternative, Choices, StepKind},
+    choices::Choices,
     scenario::PodWebhook,
+    surprises::{self, Alternative, StepKind},
 };
 
 /// Annotations that slow the simulated kubelet down.
@@ -38,7 +39,7 @@ pub(crate) fn admission(webhooks: &[PodWebhook], choices: &Arc<Choices>) -> Opti
             Some(Alternative::SlowStop) => STOP_DELAY,
             _ => return Ok(()),
         };
-        object["metadata"]["annotations"][annotation] = format!("{}s", choices::delay().as_secs()).into();
+        object["metadata"]["annotations"][annotation] = format!("{}s", surprises::delay().as_secs()).into();
         Ok(())
     }))
 }

@@ -12,9 +12,10 @@ use std::{
 
 use kcm_rollout_simulation::{Explorer, Outcome, Report, Scenario, Survey, Workers, parallel, run_parts};
 use kcm_simulation::engine::{
-    choices::{ChoicePoint, Guide, Surprise},
+    choices::{ChoicePoint, Guide},
     explore::Schedule as _,
     known::RunStateId,
+    surprises::Surprise,
 };
 
 /// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.

@@ -6,7 +6,7 @@
 //! [`Choices`] also records a fingerprint at each choice point. Two runs with the same fingerprint continue alike (see
 //! `docs/simulation.md`).
 
-use std::{collections::BTreeMap, fmt, hash::Hash, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, ListOptions, WatchEvent};
@@ -17,160 +17,16 @@ use tokio::sync::Notify;
 
 use super::{
     explore::Report,
-    faults::FaultEffect,
     fingerprint::{RESOLUTION, RunState, hash},
     host::Process,
     known::{KnownStates, RunStateId},
     objects::ObjectVersion,
+    surprises::{Alternative, BRIEF, Effect, StepKind, Surprise, delay},
 };
-
-/// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of a pod.
-const LONG: u64 = 4_000;
-
-/// Delay within which everything happens that is due at the same instant, in milliseconds.
-const BRIEF: u64 = 1;
 
 /// Bit of [`RunStateId::excuses`]: a surprise does not kill a process, or a user acts in the 4 s after one that does. Without it,
 /// more is compared at the end.
 const HAS_NOT_ONLY_KILLS: u32 = 127;
-
-/// Outcome of a step that is not the default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Alternative {
-    /// The request is not executed, and its connection breaks.
-    LoseRequest,
-    /// The request is executed, and its connection breaks.
-    LoseResponse,
-    /// The API server refuses the request with 500.
-    Refuse,
-    /// The connection breaks at once, and the request is executed later.
-    Late,
-    /// The request is executed later. The sender waits.
-    DelayRequest,
-    /// The request is executed, and its response arrives later.
-    DelayResponse,
-    /// The process is killed, and the request is not executed.
-    KillBefore,
-    /// The process is killed, and the request is executed.
-    KillAfter,
-    /// The process is stopped before it sends the request, and continued.
-    Stop,
-    /// The host of the process is disconnected before it sends the request.
-    Cut,
-    /// The watch delivers the event, and those after it, later.
-    Hold,
-    /// The watch delivers the event after everything else that happens at the same instant.
-    HoldBriefly,
-    /// The watch ends before the event.
-    CloseWatch,
-    /// The watch ends with 410 before the event, after a time without events.
-    ExpireWatch,
-    /// The pod becomes ready later.
-    SlowStart,
-    /// The pod takes longer to stop.
-    SlowStop,
-    /// The user acts, or the timer expires, later.
-    Later,
-}
-
-/// An alternative at a choice point.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Surprise {
-    /// Name of the step.
-    pub step: String,
-    /// Number of the step among those of its name, from 1.
-    pub nth: u32,
-    /// Outcome in place of the default.
-    pub becomes: Alternative,
-}
-
-/// A kind of step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum StepKind {
-    Write,
-    Read,
-    Lease,
-    WatchEvent,
-    PodCreation,
-    UserAction,
-    Timer,
-    /// The end of the scenario, at which nothing is chosen.
-    End,
-}
-
-impl StepKind {
-    fn is_request(self) -> bool {
-        matches!(self, Self::Write | Self::Read | Self::Lease)
-    }
-
-    /// Outcomes other than the default. A process that is killed before a write is the process that is killed after its
-    /// previous write.
-    pub fn alternatives(self) -> &'static [Alternative] {
-        use Alternative::{
-            CloseWatch, Cut, DelayRequest, DelayResponse, ExpireWatch, Hold, HoldBriefly, KillAfter,
-            KillBefore, Late, Later, LoseRequest, LoseResponse, Refuse, SlowStart, SlowStop, Stop,
-        };
-        match self {
-            Self::Write => {
-                &[LoseRequest, LoseResponse, Refuse, Late, DelayRequest, DelayResponse, KillAfter, Stop, Cut]
-            }
-            Self::Read => &[LoseRequest, Refuse, DelayResponse, KillBefore],
-            Self::Lease => &[LoseResponse, Late, KillAfter, Stop, Cut],
-            Self::WatchEvent => &[Hold, HoldBriefly, CloseWatch, ExpireWatch],
-            Self::PodCreation => &[SlowStart, SlowStop],
-            Self::UserAction | Self::Timer => &[Later],
-            Self::End => &[],
-        }
-    }
-}
-
-impl Alternative {
-    /// Fault of the request or the watch with this outcome. `None` for pods and users.
-    pub fn effect(self) -> Option<FaultEffect> {
-        Some(match self {
-            Self::LoseRequest => FaultEffect::LoseRequest,
-            Self::LoseResponse => FaultEffect::LoseResponse,
-            Self::Refuse => FaultEffect::Refuse { code: 500, retry_after: None },
-            Self::Late => FaultEffect::Late { time: LONG },
-            Self::DelayRequest => FaultEffect::DelayRequest { time: LONG },
-            Self::DelayResponse => FaultEffect::DelayResponse { time: LONG },
-            Self::KillBefore => FaultEffect::Crash { executed: false },
-            Self::KillAfter => FaultEffect::Crash { executed: true },
-            Self::Stop => FaultEffect::Stop { time: LONG },
-            Self::Cut => FaultEffect::Cut { time: LONG },
-            Self::Hold => FaultEffect::DelayWatch { time: LONG },
-            Self::HoldBriefly => FaultEffect::DelayWatch { time: BRIEF },
-            Self::CloseWatch => FaultEffect::CutWatch { chunks: 0, torn: false },
-            Self::ExpireWatch => FaultEffect::ExpireWatch { chunks: 0, time: LONG },
-            Self::SlowStart | Self::SlowStop | Self::Later => return None,
-        })
-    }
-
-    fn is_kill(self) -> bool {
-        matches!(self, Self::KillBefore | Self::KillAfter)
-    }
-
-    /// Time after which the state of the run contains the effect. The state of a process contains the time of its exit.
-    fn hidden_for(self) -> Duration {
-        Duration::from_millis(match self {
-            Self::LoseRequest
-            | Self::LoseResponse
-            | Self::Refuse
-            | Self::KillBefore
-            | Self::KillAfter
-            | Self::HoldBriefly
-            | Self::CloseWatch => BRIEF,
-            _ => LONG,
-        })
-    }
-}
-
-/// Delay of slow pods, late users and late timers.
-pub fn delay() -> Duration {
-    Duration::from_millis(LONG)
-}
 
 /// A choice point of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,42 +118,6 @@ struct State {
     is_rejoined: bool,
     diverged: Option<String>,
     run: RunState,
-}
-
-/// Effect of a surprise, as far as the state of the run does not contain it.
-struct Effect {
-    becomes: Alternative,
-    /// `true` until its request is sent, which waits while the host is disconnected.
-    is_pending: bool,
-    /// Time after which the state contains it.
-    hidden_until: Duration,
-    /// Time until which the scenario lasts at least.
-    scenario_until: Duration,
-    /// Version without which a late update fails.
-    precondition: Option<ObjectVersion>,
-}
-
-impl Effect {
-    /// Effect of a surprise that happens now. On a request, it is pending.
-    fn new(becomes: Alternative, kind: StepKind, now: Duration) -> Self {
-        let mut effect =
-            Self { becomes, is_pending: false, hidden_until: now, scenario_until: now, precondition: None };
-        effect.begin(now);
-        effect.is_pending = kind.is_request() && !matches!(becomes, Alternative::Stop | Alternative::Cut);
-        effect
-    }
-
-    /// Begins an effect now.
-    fn begin(&mut self, now: Duration) {
-        self.is_pending = false;
-        self.hidden_until = now + self.becomes.hidden_for();
-        // A process that is killed is started again, and may have to acquire a Lease.
-        self.scenario_until = if self.becomes.is_kill() { now + delay() } else { self.hidden_until };
-    }
-
-    fn is_hidden(&self, now: Duration) -> bool {
-        self.is_pending || now <= self.hidden_until + Duration::from_millis(BRIEF)
-    }
 }
 
 impl Choices {
@@ -622,146 +442,4 @@ impl fmt::Debug for Choices {
 }
 
 #[cfg(test)]
-mod tests {
-    use kcm_apiserver::{ApiServerConfig, Resource, WriteOptions};
-    use kcm_clock::SimulatedClock;
-    use serde_json::json;
-
-    use super::*;
-
-    const END: Duration = Duration::from_secs(60);
-
-    /// Choices of a run that is recorded.
-    fn recorded(clock: &Arc<dyn Clock>, surprises: &[Surprise]) -> Arc<Choices> {
-        Choices::new(clock, surprises, END, Vec::new(), Some(Guide::default()), Some(END))
-    }
-
-    /// States of steps, each at its time in milliseconds. Some of them become something else. Requests are sent at once, or at the
-    /// step `sent`.
-    async fn states(steps: &[(u64, &str, Option<Alternative>)]) -> Vec<u64> {
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        let surprise = |(_, step, becomes): &(u64, &str, Option<Alternative>)| {
-            Some(Surprise { step: (*step).to_owned(), nth: 1, becomes: (*becomes)? })
-        };
-        let surprises: Vec<_> = steps.iter().filter_map(surprise).collect();
-        let choices = recorded(&clock, &surprises);
-        let is_sent_later = steps.iter().any(|(_, step, _)| *step == "sent");
-        for (at, step, becomes) in steps {
-            clock.sleep(Duration::from_millis(*at).saturating_sub(clock.monotonic())).await;
-            assert_eq!(choices.choose(step, StepKind::Write), *becomes);
-            if *step == "sent" || !is_sent_later {
-                choices.begin_effect(choices.last_surprise(), None);
-            }
-        }
-        choices.take_points().into_iter().map(|point| point.state.fingerprint).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn effect_begins_when_its_request_is_sent() {
-        for (becomes, end) in [
-            (Alternative::Refuse, 4_001),
-            (Alternative::KillAfter, 4_001),
-            (Alternative::DelayRequest, 8_000),
-        ] {
-            let after = |becomes| async move {
-                let (hidden, over) = ((end + 1, "b", None), (end + 2, "c", None));
-                states(&[(1_000, "a", becomes), (3_000, "d", None), (4_000, "sent", None), hidden, over])
-                    .await
-            };
-            let (calm, states) = (after(None).await, after(Some(becomes)).await);
-            let equal = [1, 3, 4].map(|at| calm[at] == states[at]);
-            assert_eq!(equal, [false, false, true], "{becomes:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn late_update_is_hidden_until_it_must_fail() {
-        let server = ApiServer::new(ApiServerConfig::default());
-        let (config_maps, options) = (Resource::CONFIG_MAPS, WriteOptions::default());
-        let object =
-            server.create(config_maps, "default", json!({"metadata": {"name": "a"}}), &options).unwrap();
-        let update = |version: &str| {
-            let request = http::Request::put("/api/v1/namespaces/default/configmaps/a").body(()).unwrap();
-            let metadata = json!({"name": "a", "namespace": "default", "resourceVersion": version});
-            let body = json!({"metadata": metadata}).to_string();
-            ObjectVersion::of_update(&request.into_parts().0, body.as_bytes())
-        };
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        let late = Surprise { step: "a".to_owned(), nth: 1, becomes: Alternative::Late };
-        let version = object.revision().to_string();
-        let cases = [None, Some(update(&version)), Some(update("")), Some(update("9999"))];
-        let choices = cases.map(|precondition| {
-            let surprises = precondition.as_ref().map(|_| late.clone());
-            let choices = recorded(&clock, surprises.as_slice());
-            choices.trace_restore(&server);
-            choices.choose("a", StepKind::Write);
-            choices.begin_effect(0, precondition.flatten());
-            choices
-        });
-        let step = async |step: &str| {
-            clock.sleep(Duration::from_secs(1)).await;
-            let equal = choices.each_ref().map(|choices| {
-                choices.trace_restore(&server);
-                choices.choose(step, StepKind::Write);
-                choices.state.lock().points.last().unwrap().state.fingerprint
-            });
-            equal.map(|state| state == equal[0])
-        };
-        assert_eq!(step("b").await, [true, false, false, false]);
-        let body = json!({"metadata": {"name": "a"}, "data": {"a": "b"}});
-        server.update(config_maps, "default", body, &options).unwrap();
-        // One request must fail. Another one applies to any version, and the third one to a version that is not known.
-        step("c").await;
-        assert_eq!(step("d").await, [true, true, false, false]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn end_with_a_request_under_way_differs() {
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        let surprises = [Surprise { step: "a".to_owned(), nth: 1, becomes: Alternative::Late }];
-        let choices = [&surprises[..], &surprises[..], &[]].map(|surprises| {
-            let choices = recorded(&clock, surprises);
-            choices.choose("a", StepKind::Write);
-            choices
-        });
-        clock.sleep(END + Duration::from_secs(1)).await;
-        choices[0].begin_effect(0, None);
-        let [late, over, calm] = choices.map(|choices| {
-            choices.end();
-            choices.record_end();
-            choices.take_points()[1].state.fingerprint
-        });
-        assert_ne!(late, calm);
-        assert_eq!(over, calm);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn user_who_acts_soon_after_a_kill_excuses() {
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        let has_only_kills = |becomes, acts: u64| {
-            let surprises = [Surprise { step: "a".to_owned(), nth: 1, becomes }];
-            let acts = vec![Duration::from_millis(acts)];
-            let choices = Choices::new(&clock, &surprises, END, acts, None, None);
-            choices.choose("a", StepKind::Write);
-            choices.has_only_kills()
-        };
-        assert!(has_only_kills(Alternative::KillAfter, LONG));
-        assert!(!has_only_kills(Alternative::KillAfter, LONG - 1));
-        assert!(!has_only_kills(Alternative::Stop, LONG));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn no_reason_excuses_what_another_one_does() {
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        let excuses = |reasons: &[&str]| {
-            let choices = recorded(&clock, &[]);
-            reasons.iter().for_each(|reason| choices.excuse(reason));
-            choices.choose("a", StepKind::Write);
-            choices.take_points()[0].state.excuses
-        };
-        let (pods, late, both) = (excuses(&["pods"]), excuses(&["late"]), excuses(&["pods", "late"]));
-        assert!(pods & !late != 0 && late & !pods != 0);
-        assert_eq!(both, pods | late);
-        assert_eq!((excuses(&[]), excuses(&["pods", "pods"])), (0, pods));
-    }
-}
+mod tests;

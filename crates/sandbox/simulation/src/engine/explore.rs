@@ -5,10 +5,11 @@ use std::{convert::Infallible, io, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    choices::{Alternative, Children, ChoicePoint, Choices, Guide, Surprise},
+    choices::{Children, ChoicePoint, Choices, Guide},
     known::{KnownStates, RunStateId, Survey},
     observer::Finding,
     outcome::{Outcome, SimulationError},
+    surprises::{Alternative, Surprise},
 };
 
 /// A scenario that can be run with surprises.

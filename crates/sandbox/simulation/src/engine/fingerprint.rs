@@ -16,9 +16,9 @@ use kcm_apiserver::{Object, WatchEvent};
 use kcm_runtime::{ControllerState, OwnWrites};
 
 use super::{
-    choices::StepKind,
     host::Process,
     objects::{Change, Hashes, ObjectVersion, Objects, Scope, written_name},
+    surprises::StepKind,
 };
 
 /// Resolution of times. Longer than a brief surprise.

@@ -21,7 +21,7 @@ use kcm_runtime::{ControllerState, SyncMetrics, SyncResult};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{choices, network::Network, random::ScenarioRandom};
+use super::{network::Network, random::ScenarioRandom, surprises};
 
 /// A machine that runs one manager at a time.
 #[derive(Debug)]
@@ -421,7 +421,7 @@ impl Clock for ProcessClock {
         Box::pin(async move {
             sleep.await;
             if network.is_late(&process, name) {
-                network.clock.sleep(choices::delay()).await;
+                network.clock.sleep(surprises::delay()).await;
                 process.running().await;
             }
         })

@@ -28,13 +28,14 @@ use tower::{BoxError, Service};
 
 use self::watch_stream::{WatchEnd, WatchStream};
 use super::{
-    choices::{Alternative, Choices, StepKind},
+    choices::Choices,
     faults::{FaultEffect, Incident, RequestFault, RequestSelector},
     host::{PendingRequest, Process},
     managers::ManagerGroup,
     objects::ObjectVersion,
     observer::{Observer, RequestOrigin},
     step::{is_watch, request_step},
+    surprises::{Alternative, StepKind},
 };
 
 /// Body of a response as it reaches a process.

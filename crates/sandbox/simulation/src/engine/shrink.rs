@@ -1,6 +1,6 @@
 //! Makes scenarios that fail as small as they can be.
 
-use super::choices::Surprise;
+use super::surprises::Surprise;
 
 /// Runs after which shrinking ends.
 const MAX_RUNS: usize = 400;

@@ -2,7 +2,7 @@
 
 use http::{Method, request::Parts};
 
-use super::choices::StepKind;
+use super::surprises::StepKind;
 
 /// `true` for a watch, streaming lists among them.
 pub fn is_watch(parts: &Parts) -> bool {

@@ -18,7 +18,7 @@ use serde_json::json;
 use tower::BoxError;
 
 use super::{ProcessConnection, broken, status};
-use crate::engine::{choices::StepKind, faults::FaultEffect, host::ObservedHistory};
+use crate::engine::{faults::FaultEffect, host::ObservedHistory, surprises::StepKind};
 
 /// Chunk of the body of a response, or its end.
 type Chunk = Option<Result<Frame<Bytes>, Infallible>>;
