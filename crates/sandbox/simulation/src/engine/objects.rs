@@ -39,7 +39,7 @@ const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 const WITHOUT_DEADLINE: [&str; 3] =
     ["NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"];
 
-/// Resource and key of an object.
+/// Resource with its API group, such as `replicasets.apps`, and key of an object.
 type ObjectId = (Box<str>, ObjectKey);
 
 /// All objects that have existed.
@@ -89,8 +89,10 @@ impl ObjectVersion {
         let object: Value = serde_json::from_slice(body).ok()?;
         let member = |name: &str| object["metadata"][name].as_str().filter(|text| !text.is_empty());
         let key = ObjectKey::new(member("namespace")?, member("name")?);
-        let resource = resource.split('/').next()?.into();
-        Some(Self { id: (resource, key), version: member("resourceVersion")?.to_owned() })
+        let resource = resource.split('/').next()?;
+        let group = request.uri.path().strip_prefix("/apis/").and_then(|path| path.split('/').next());
+        let resource = group.map_or_else(|| resource.to_owned(), |group| format!("{resource}.{group}"));
+        Some(Self { id: (resource.into(), key), version: member("resourceVersion")?.to_owned() })
     }
 }
 
@@ -256,9 +258,8 @@ impl Objects {
     /// `true` if the caches of a controller contain all that the store contains.
     pub(super) fn are_cached(&self, controller: &ControllerState) -> bool {
         controller.cached_versions().all(|(informer, cached)| {
-            // Its resource, and perhaps the group.
-            let resource = informer.split('.').next().unwrap_or_default();
-            let stored = self.stored().filter(|((of, _), _)| **of == *resource);
+            // The name of an informer may lack the group.
+            let stored = self.stored().filter(|((of, _), _)| plural(of) == plural(informer));
             let stored = stored.map(|((_, key), object)| (key, &*object.version));
             let mut cached: Vec<_> = cached.iter().map(|(key, version)| (key, &**version)).collect();
             cached.sort_unstable();
@@ -268,7 +269,12 @@ impl Objects {
 }
 
 fn id(object: &Object) -> ObjectId {
-    (object.resource().plural().into(), ObjectKey::new(object.namespace(), object.name()))
+    (object.resource().to_string().into(), ObjectKey::new(object.namespace(), object.name()))
+}
+
+/// Plural name of a resource that may be followed by its group.
+fn plural(resource: &str) -> &str {
+    resource.split('.').next().unwrap_or_default()
 }
 
 /// Resource and namespace of an object.

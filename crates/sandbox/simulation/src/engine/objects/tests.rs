@@ -189,3 +189,33 @@ fn restore_replaces_all_objects() {
     assert_ne!(restored(&stored()).0, before);
     assert_eq!(restored(&backup), (before, 3), "the key of c remains");
 }
+
+#[test]
+fn resources_of_two_groups_with_one_name_are_different() {
+    let (server, options) = (ApiServer::new(ApiServerConfig::default()), WriteOptions::default());
+    let version = json!({
+        "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
+    });
+    let definition = json!({
+        "metadata": {"name": "configmaps.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "configmaps", "kind": "ConfigMap"},
+            "versions": [version],
+        },
+    });
+    server.create(Resource::CUSTOM_RESOURCE_DEFINITIONS, "", definition, &options).unwrap();
+    let custom = server.resource("example.com", "configmaps").unwrap();
+    let created = [Resource::CONFIG_MAPS, custom].map(|resource| {
+        server.create(resource, "default", json!({"metadata": {"name": "a"}}), &options).unwrap()
+    });
+    let mut objects = Objects::default();
+    objects.replace(&created, Duration::ZERO);
+    for (object, path) in created.iter().zip(["/api/v1", "/apis/example.com/v1"]) {
+        let request = http::Request::put(format!("{path}/namespaces/default/configmaps/a"));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let version = ObjectVersion::of_update(&parts, object.value().to_string().as_bytes()).unwrap();
+        assert!(objects.has(&version), "{path}");
+    }
+}
