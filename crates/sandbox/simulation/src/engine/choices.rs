@@ -93,9 +93,7 @@ struct State {
     guide: Option<Guide>,
     /// Surprises that have not happened.
     left: Vec<Surprise>,
-    /// Surprises that have happened.
-    chosen: Vec<Surprise>,
-    /// Effect of each of them.
+    /// Surprises that have happened, with their effects.
     effects: Vec<Effect>,
     /// Time at which the scenario ends, if no surprise has an effect then.
     end: Duration,
@@ -180,9 +178,9 @@ impl Choices {
         };
         let next_action = state.user_actions.get(state.actions);
         state.acts_after_kill |= becomes.is_kill() && next_action.is_some_and(|at| *at < now + delay());
-        state.effects.push(Effect::new(becomes, kind, now));
+        let surprise = Surprise { step: step.to_string(), nth, becomes };
+        state.effects.push(Effect::new(surprise, kind, now));
         state.until_surprise = state.points.len();
-        state.chosen.push(Surprise { step: step.to_string(), nth, becomes });
         Some(becomes)
     }
 
@@ -241,7 +239,7 @@ impl Choices {
 
     /// Index of the surprise that happened last.
     pub(super) fn last_surprise(&self) -> usize {
-        self.state.lock().chosen.len().saturating_sub(1)
+        self.state.lock().effects.len().saturating_sub(1)
     }
 
     /// Begins the effect of the surprise of this index, if it waits for its request to be sent. A request that is executed later fails
@@ -322,7 +320,7 @@ impl Choices {
 
     /// Surprises that have happened.
     pub fn chosen(&self) -> Vec<Surprise> {
-        self.state.lock().chosen.clone()
+        self.state.lock().chosen().cloned().collect()
     }
 
     /// Drops a value, unless the process is a copy, which exits soon.
@@ -352,13 +350,19 @@ impl State {
                 effect.hidden_until = effect.hidden_until.min(now);
             }
         }
-        let hidden = self.effects.iter().any(|effect| effect.is_hidden(now)).then_some(&self.chosen);
+        let hidden = self.effects.iter().any(|effect| effect.is_hidden(now));
+        let hidden = hidden.then(|| self.chosen().collect::<Vec<_>>());
         let end = self.scenario_end();
         let fingerprint = hash((self.run.fingerprint(), step, self.actions, end, hidden));
         // A step can be repeated without a change of the state.
         self.repetitions = if self.repeated == fingerprint { self.repetitions + 1 } else { 0 };
         self.repeated = fingerprint;
         self.with_excuses(hash((fingerprint, self.repetitions)))
+    }
+
+    /// Surprises that have happened.
+    fn chosen(&self) -> impl Iterator<Item = &Surprise> {
+        self.effects.iter().map(|effect| &effect.surprise)
     }
 
     /// Time at which the scenario ends, as far as surprises have happened.
@@ -385,7 +389,7 @@ impl State {
         self.run.advance(now, wall);
         let kind = StepKind::End;
         // A request that waited for the network until the end is under way.
-        let hidden = (now <= self.scenario_end()).then_some(&self.chosen);
+        let hidden = (now <= self.scenario_end()).then(|| self.chosen().collect::<Vec<_>>());
         let state = self.with_excuses(hash((kind, self.run.end_fingerprint(), hidden)));
         self.record_point(ChoicePoint { step: "end of the scenario".into(), nth: 1, kind, state })
     }
@@ -410,7 +414,7 @@ impl State {
     }
 
     fn has_only_kills(&self) -> bool {
-        !self.acts_after_kill && self.chosen.iter().all(|one| one.becomes.is_kill())
+        !self.acts_after_kill && self.chosen().all(|one| one.becomes.is_kill())
     }
 
     /// Runs the schedules that have a surprise at the choice point recorded last, each in a copy of the process. Returns the

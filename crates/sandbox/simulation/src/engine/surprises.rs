@@ -150,9 +150,9 @@ pub fn delay() -> Duration {
     Duration::from_millis(LONG)
 }
 
-/// Effect of a surprise, as far as the state of the run does not contain it.
+/// A surprise that has happened, and its effect as far as the state of the run does not contain it.
 pub(super) struct Effect {
-    becomes: Alternative,
+    pub(super) surprise: Surprise,
     /// `true` until its request is sent, which waits while the host is disconnected.
     pub(super) is_pending: bool,
     /// Time after which the state contains it.
@@ -165,9 +165,10 @@ pub(super) struct Effect {
 
 impl Effect {
     /// Effect of a surprise that happens now. On a request, it is pending.
-    pub(super) fn new(becomes: Alternative, kind: StepKind, now: Duration) -> Self {
+    pub(super) fn new(surprise: Surprise, kind: StepKind, now: Duration) -> Self {
+        let becomes = surprise.becomes;
         let mut effect =
-            Self { becomes, is_pending: false, hidden_until: now, scenario_until: now, precondition: None };
+            Self { surprise, is_pending: false, hidden_until: now, scenario_until: now, precondition: None };
         effect.begin(now);
         effect.is_pending = kind.is_request() && !matches!(becomes, Alternative::Stop | Alternative::Cut);
         effect
@@ -176,9 +177,10 @@ impl Effect {
     /// Begins an effect now.
     pub(super) fn begin(&mut self, now: Duration) {
         self.is_pending = false;
-        self.hidden_until = now + self.becomes.hidden_for();
+        let becomes = self.surprise.becomes;
+        self.hidden_until = now + becomes.hidden_for();
         // A process that is killed is started again, and may have to acquire a Lease.
-        self.scenario_until = if self.becomes.is_kill() { now + delay() } else { self.hidden_until };
+        self.scenario_until = if becomes.is_kill() { now + delay() } else { self.hidden_until };
     }
 
     pub(super) fn is_hidden(&self, now: Duration) -> bool {
