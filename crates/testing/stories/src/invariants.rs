@@ -44,7 +44,7 @@ pub enum Invariant {
     /// With the strategy Recreate, no new pods are requested while old pods exist.
     RecreateOverlap,
     /// With the strategy Recreate, no pod of an old ReplicaSet that the manager has scaled to 0 is created after the manager
-    /// has requested new pods.
+    /// has requested new pods, with that strategy.
     RecreateOldPods,
     /// No object has two controllers, or is taken from one controller by another.
     TwoControllers,
@@ -146,7 +146,7 @@ impl Invariants {
         self.sync_triggers += 1;
         if let Some(state) = ObjectState::of(change.object()) {
             self.consecutive_writes = 0;
-            self.apply(&state, change, now, false);
+            self.apply(&state, change, now, None);
         }
     }
 
@@ -156,7 +156,7 @@ impl Invariants {
         let mut findings = Vec::new();
         for change in changes {
             let Some(state) = ObjectState::of(change.object()) else { continue };
-            let before = self.apply(&state, *change, basis.now, true);
+            let before = self.apply(&state, *change, basis.now, Some(basis));
             findings.extend(rules::check_change(&self.model, &before, &state, *change, write, basis));
         }
         findings.extend(rules::check_request(&self.model, write, changes));
@@ -187,7 +187,13 @@ impl Invariants {
     }
 
     /// Updates the model. Returns the previous state.
-    fn apply(&mut self, state: &ObjectState, change: Change<'_>, now: Timestamp, by_manager: bool) -> Before {
+    fn apply(
+        &mut self,
+        state: &ObjectState,
+        change: Change<'_>,
+        now: Timestamp,
+        by_manager: Option<Basis>,
+    ) -> Before {
         let two = rules::two_controllers(state);
         self.report(two, "any client");
         self.model.apply(state, matches!(change, Change::Deleted(_)), now, by_manager)

@@ -103,7 +103,7 @@ pub(super) struct TrackedReplicaSet {
     replicas: Generations<i32>,
     /// Number of the change by which the manager scaled it to 0, unless it was scaled since.
     emptied: Option<u64>,
-    /// Number of the change by which the manager scaled it up last.
+    /// Number of the change by which the manager scaled it up last, if the strategy was Recreate.
     scaled_up: Option<u64>,
     /// Superseded numbers of available pods, with the time until which they were reported.
     reported_available: Vec<(Timestamp, i32)>,
@@ -143,13 +143,13 @@ pub(super) struct Pods {
 }
 
 impl Model {
-    /// Applies a new state. Returns the previous one.
+    /// Applies a new state. Returns the previous one. `by_manager` is the basis of a write of the manager.
     pub(super) fn apply(
         &mut self,
         new: &ObjectState,
         deleted: bool,
         now: Timestamp,
-        by_manager: bool,
+        by_manager: Option<Basis>,
     ) -> Before {
         let uid = new.identity().uid.clone();
         self.changes += 1;
@@ -161,7 +161,7 @@ impl Model {
                 self.apply_set(&uid, new, deleted, now, by_manager).map(ObjectState::ReplicaSet)
             }
             ObjectState::Pod(new) => {
-                self.apply_pod(&uid, new, deleted, now, by_manager).map(ObjectState::Pod)
+                self.apply_pod(&uid, new, deleted, now, by_manager.is_some()).map(ObjectState::Pod)
             }
         };
         Before { state: old }
@@ -198,7 +198,7 @@ impl Model {
         new: &ReplicaSetState,
         deleted: bool,
         now: Timestamp,
-        by_manager: bool,
+        by_manager: Option<Basis>,
     ) -> Option<ReplicaSetState> {
         let old = self.sets.get(uid).map(|tracked| &tracked.current);
         let available = old.map_or(0, |old| old.available);
@@ -218,13 +218,15 @@ impl Model {
             return self.sets.remove(uid).map(|tracked| tracked.current);
         }
         let is_new = !self.sets.contains_key(uid);
+        let deployment = owner.and_then(|owner| self.deployments.get(owner));
+        let by_recreate = by_manager.zip(deployment).is_some_and(|(basis, of)| of.is_recreated(basis));
         let tracked = self.sets.entry(uid.to_owned()).or_default();
         tracked.replicas.record(new.generation, new.observed, new.replicas, now);
         let replicas = if is_new { 0 } else { tracked.current.replicas };
         if new.replicas != replicas {
-            tracked.emptied = (by_manager && new.replicas == 0).then_some(self.changes);
+            tracked.emptied = (by_manager.is_some() && new.replicas == 0).then_some(self.changes);
         }
-        if by_manager && new.replicas > replicas {
+        if by_recreate && new.replicas > replicas {
             tracked.scaled_up = Some(self.changes);
         }
         if is_new {
@@ -371,6 +373,11 @@ impl TrackedDeployment {
     pub(super) fn bounds(&self, basis: Basis) -> impl Iterator<Item = Bounds> {
         self.bounds.possible(self.current.observed, basis)
     }
+
+    /// `true` if the strategy is Recreate, whatever a writer may have observed.
+    pub(super) fn is_recreated(&self, basis: Basis) -> bool {
+        self.bounds(basis).all(|bounds| bounds.recreate)
+    }
 }
 
 impl TrackedReplicaSet {
@@ -389,7 +396,7 @@ impl TrackedReplicaSet {
         self.replicas.possible(i64::MAX, basis).fold(self.current.replicas, i32::min)
     }
 
-    /// `true` if the manager has scaled this ReplicaSet up since it scaled `other` to 0.
+    /// `true` if the manager has scaled this ReplicaSet up for a Recreate since it scaled `other` to 0.
     pub(super) fn was_scaled_up_after(&self, other: &Self) -> bool {
         self.current.replicas > 0
             && self.scaled_up.zip(other.emptied).is_some_and(|(scaled_up, emptied)| scaled_up > emptied)

@@ -262,9 +262,7 @@ fn recreate_overlap(
     basis: Basis,
 ) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    if new.replicas <= old.map_or(0, |old| old.replicas)
-        || !deployment.bounds(basis).all(|bounds| bounds.recreate)
-    {
+    if new.replicas <= old.map_or(0, |old| old.replicas) || !deployment.is_recreated(basis) {
         return None;
     }
     let others = model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
@@ -280,7 +278,7 @@ fn recreate_overlap(
 fn recreate_old_pods(model: &Model, pod: &PodState, basis: Basis) -> Option<Finding> {
     let old = model.set(pod.identity.controller()?)?;
     let deployment = model.deployment_of(&old.current)?;
-    if !deployment.bounds(basis).all(|bounds| bounds.recreate) {
+    if !deployment.is_recreated(basis) {
         return None;
     }
     let new = model.sets_of(deployment).find(|set| set.was_scaled_up_after(old))?;

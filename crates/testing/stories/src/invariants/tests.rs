@@ -390,6 +390,26 @@ fn old_pod_before_new_ones_is_no_violation() {
 }
 
 #[test]
+fn old_pod_after_those_of_a_rolling_update_is_no_violation() {
+    let mut test = InvariantTest::new();
+    test.observe(&deployment());
+    test.observe(&set("old", 10, 0));
+    test.check_write("update", &unobserved("old", 0, 2));
+    test.check_write("create", &set("new", 10, 0));
+    test.observe(&with(
+        deployment(),
+        &[
+            ("/spec/strategy", json!({"type": "Recreate"})),
+            ("/metadata/generation", json!(2)),
+            ("/status/observedGeneration", json!(2)),
+        ],
+    ));
+    test.advance(1);
+    test.check_delayed("create", &pod("p", "old", false));
+    assert_eq!(test.violated(), []);
+}
+
+#[test]
 fn object_with_two_controllers_is_a_violation_of_any_writer() {
     let two = json!([{"uid": "d", "controller": true}, {"uid": "e", "controller": true}]);
     let twice = with(set("rs", 1, 0), &[("/metadata/ownerReferences", two.clone())]);
