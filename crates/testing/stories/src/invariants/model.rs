@@ -219,7 +219,7 @@ impl Model {
         }
         let is_new = !self.sets.contains_key(uid);
         let deployment = owner.and_then(|owner| self.deployments.get(owner));
-        let by_recreate = by_manager.zip(deployment).is_some_and(|(basis, of)| of.is_recreated(basis));
+        let by_recreate = by_manager.zip(deployment).is_some_and(|(basis, of)| of.is_recreate(basis));
         let tracked = self.sets.entry(uid.to_owned()).or_default();
         tracked.replicas.record(new.generation, new.observed, new.replicas, now);
         let replicas = if is_new { 0 } else { tracked.current.replicas };
@@ -375,7 +375,7 @@ impl TrackedDeployment {
     }
 
     /// `true` if the strategy is Recreate, whatever a writer may have observed.
-    pub(super) fn is_recreated(&self, basis: Basis) -> bool {
+    pub(super) fn is_recreate(&self, basis: Basis) -> bool {
         self.bounds(basis).all(|bounds| bounds.recreate)
     }
 }

@@ -262,7 +262,7 @@ fn recreate_overlap(
     basis: Basis,
 ) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    if new.replicas <= old.map_or(0, |old| old.replicas) || !deployment.is_recreated(basis) {
+    if new.replicas <= old.map_or(0, |old| old.replicas) || !deployment.is_recreate(basis) {
         return None;
     }
     let others = model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
@@ -278,7 +278,7 @@ fn recreate_overlap(
 fn recreate_old_pods(model: &Model, pod: &PodState, basis: Basis) -> Option<Finding> {
     let old = model.set(pod.identity.controller()?)?;
     let deployment = model.deployment_of(&old.current)?;
-    if !deployment.is_recreated(basis) {
+    if !deployment.is_recreate(basis) {
         return None;
     }
     let new = model.sets_of(deployment).find(|set| set.was_scaled_up_after(old))?;
