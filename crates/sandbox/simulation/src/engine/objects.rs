@@ -259,7 +259,8 @@ impl Objects {
     pub(super) fn are_cached(&self, controller: &ControllerState) -> bool {
         controller.cached_versions().all(|(informer, cached)| {
             // The name of an informer may lack the group.
-            let stored = self.stored().filter(|((of, _), _)| plural(of) == plural(informer));
+            let resource = plural(informer);
+            let stored = self.stored().filter(|((of, _), _)| plural(of) == resource);
             let stored = stored.map(|((_, key), object)| (key, &*object.version));
             let mut cached: Vec<_> = cached.iter().map(|(key, version)| (key, &**version)).collect();
             cached.sort_unstable();

@@ -218,15 +218,16 @@ impl Model {
             return self.sets.remove(uid).map(|tracked| tracked.current);
         }
         let is_new = !self.sets.contains_key(uid);
-        let deployment = owner.and_then(|owner| self.deployments.get(owner));
-        let by_recreate = by_manager.zip(deployment).is_some_and(|(basis, of)| of.is_recreate(basis));
         let tracked = self.sets.entry(uid.to_owned()).or_default();
         tracked.replicas.record(new.generation, new.observed, new.replicas, now);
         let replicas = if is_new { 0 } else { tracked.current.replicas };
         if new.replicas != replicas {
             tracked.emptied = (by_manager.is_some() && new.replicas == 0).then_some(self.changes);
         }
-        if by_recreate && new.replicas > replicas {
+        let deployment = owner.and_then(|owner| self.deployments.get(owner));
+        if new.replicas > replicas
+            && by_manager.zip(deployment).is_some_and(|(basis, deployment)| deployment.is_recreate(basis))
+        {
             tracked.scaled_up = Some(self.changes);
         }
         if is_new {
