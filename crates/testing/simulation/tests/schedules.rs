@@ -185,6 +185,9 @@ fn copies_do_the_same_as_repetitions() {
     }
 }
 
+/// After one in this number of surprises, states are compared.
+const STATES_SHARE: usize = 40;
+
 /// Number of steps after a surprise among which there is a second one.
 const PAIRS: usize = 20;
 
@@ -213,7 +216,7 @@ fn equal_states_have_equal_successors() {
             runs.push(states);
             points.into_iter().skip(after).filter(ChoicePoint::has_alternatives).collect::<Vec<_>>()
         };
-        for (number, first) in surprises.step_by(share().min(40)).enumerate() {
+        for (number, first) in surprises.step_by(STATES_SHARE).enumerate() {
             // Also with a second one, soon after it.
             let points = run(std::slice::from_ref(&first));
             if let Some(ChoicePoint { step, nth, kind, .. }) = points.get(number % PAIRS) {
