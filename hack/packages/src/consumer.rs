@@ -69,7 +69,7 @@ fn manifest_of_packages(workspace: &Workspace, tutorial: &str) -> String {
             let _ = writeln!(manifest, "{name} = \"{version}\"");
         }
     }
-    manifest.push_str("\n[workspace]\n\n[patch.crates-io]\n");
+    manifest.push_str("\n[workspace]\n\n[profile.dev]\ndebug = false\n\n[patch.crates-io]\n");
     for published in workspace.published.iter().filter(|published| published.name != "kcm") {
         let _ = writeln!(manifest, "{} = {{ path = \"../{}\" }}", published.name, published.folder());
     }
