@@ -19,7 +19,7 @@ use kcm_simulation::engine::{
 };
 
 /// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
-const SHARE: usize = if cfg!(debug_assertions) { 100 } else { 4 };
+const SHARE: usize = if cfg!(debug_assertions) { 400 } else { 4 };
 
 /// Choice points that each scenario must have.
 const CHOICE_POINTS: usize = 150;
