@@ -19,7 +19,7 @@ use kcm_simulation::engine::{
 };
 
 /// One in this number of schedules is run. `EXPLORE_SHARE=1` runs all.
-const SHARE: usize = if cfg!(debug_assertions) { 400 } else { 4 };
+const SHARE: usize = if cfg!(debug_assertions) { 100 } else { 4 };
 
 /// Choice points that each scenario must have.
 const CHOICE_POINTS: usize = 150;
@@ -185,9 +185,6 @@ fn copies_do_the_same_as_repetitions() {
     }
 }
 
-/// After one in this number of surprises, states are compared.
-const STATES_SHARE: usize = 40;
-
 /// Number of steps after a surprise among which there is a second one.
 const PAIRS: usize = 20;
 
@@ -216,7 +213,7 @@ fn equal_states_have_equal_successors() {
             runs.push(states);
             points.into_iter().skip(after).filter(ChoicePoint::has_alternatives).collect::<Vec<_>>()
         };
-        for (number, first) in surprises.step_by(STATES_SHARE).enumerate() {
+        for (number, first) in surprises.step_by(share().min(40)).enumerate() {
             // Also with a second one, soon after it.
             let points = run(std::slice::from_ref(&first));
             if let Some(ChoicePoint { step, nth, kind, .. }) = points.get(number % PAIRS) {
