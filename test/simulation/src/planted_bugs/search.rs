@@ -14,8 +14,8 @@ const SURPRISES: usize = 2;
 const SHARE: usize = 250;
 
 /// Parts that are run before the first of those that violate a rule is taken, so that the result does not depend on the
-/// speed of the threads.
-const BATCH: usize = 1024;
+/// speed of the threads. Each batch is twice as large as the one before, because every worker runs its scenario again for each.
+const FIRST_BATCH: usize = 1024;
 
 /// Runs seeds until a rule is violated.
 pub(super) fn by_seed(jobs: usize, seeds: u64) -> Result<Option<String>, SimulationError> {
@@ -83,7 +83,10 @@ fn explore_all<'a>(
         parts.extend((0..*count).map(|number| (order(number), Part { scenario, workers, number })));
     }
     parts.sort_by_key(|(order, part)| (*order, part.scenario));
-    for batch in parts.chunks_mut(BATCH) {
+    let (mut left, mut size) = (&mut *parts, FIRST_BATCH);
+    while !left.is_empty() {
+        let (batch, rest) = left.split_at_mut(size.min(left.len()));
+        (left, size) = (rest, size * 2);
         // A worker runs parts in ascending order.
         batch.sort_by_key(|(_, part)| (part.scenario, part.number));
         let mut violations = BTreeMap::new();
