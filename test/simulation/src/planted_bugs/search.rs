@@ -13,8 +13,9 @@ const SURPRISES: usize = 2;
 /// One in this number of the schedules with two surprises is run.
 const SHARE: usize = 250;
 
-/// Parts that are run before the first of those that violate a rule is taken, so that the result does not depend on the
-/// speed of the threads. Each batch is twice as large as the one before, because every worker runs its scenario again for each.
+/// Number of parts in the first batch. All parts of a batch are run before the first of those that violate a rule is taken, so
+/// that the result does not depend on the speed of the threads. Each batch is twice as large as the one before, because the
+/// workers run their scenarios from the start in each.
 const FIRST_BATCH: usize = 1024;
 
 /// Runs seeds until a rule is violated.
