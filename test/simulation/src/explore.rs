@@ -159,16 +159,19 @@ impl Task {
         name: &str,
         parts: usize,
     ) -> Result<(Survey, BTreeMap<usize, Vec<Violation>>), SimulationError> {
-        let workers = workers(name, Bounds { surprises: 1, share: 1 });
+        let bounds = Bounds { surprises: 1, share: 1 };
+        let workers = workers(name, bounds);
         let (mut survey, mut violations) = (Survey::default(), BTreeMap::new());
         let failed = parallel::each(
-            0..parts,
+            bounds.groups(parts),
             self.jobs,
-            |part| workers.run_part(*part).map_err(SimulationError::Children),
-            |part, report| match report {
-                Ok(report) => {
-                    survey.add(part, report.states);
-                    violations.insert(part, report.violations);
+            |group| workers.run_parts(group.clone()).map_err(SimulationError::Children),
+            |group, reports| match reports {
+                Ok(reports) => {
+                    for (part, report) in group.zip(reports) {
+                        survey.add(part, report.states);
+                        violations.insert(part, report.violations);
+                    }
                     ControlFlow::Continue(())
                 }
                 Err(error) => ControlFlow::Break(error),
@@ -193,14 +196,13 @@ impl Task {
         let file = tree.join(STATE).join(format!("{name}-{}-{}.txt", self.surprises, self.share));
         let mut progress = Progress::open(file, explorer.parts(), &text, self.resume)?;
         let clock = RealClock::new();
-        let is_surveyed = self.surprises > 1 && !progress.left().is_empty();
+        let left = progress.left(explorer.bounds().groups(explorer.parts()));
+        let is_surveyed = self.surprises > 1 && !left.is_empty();
         let (survey, mut surveyed) =
             if is_surveyed { self.survey(name, explorer.parts())? } else { Default::default() };
         let mut shown = Duration::ZERO;
         let mut first = None;
-        let left = progress.left().into_iter();
-        let mut show = |part, report: Result<Report, SimulationError>| {
-            let mut report = report?;
+        let mut show = |part, mut report: Report| {
             // A schedule may end at the state of one that does not violate the rule.
             for violation in surveyed.remove(&part).into_iter().flatten() {
                 if !report.violations.iter().any(|one| one.surprises == violation.surprises) {
@@ -223,10 +225,15 @@ impl Task {
         };
         let workers = workers(name, explorer.bounds()).with_survey(survey);
         let failed = parallel::each(
-            left,
+            left.into_iter(),
             self.jobs,
-            |part| workers.run_part(*part).map_err(SimulationError::Children),
-            |part, report| show(part, report).map_or_else(ControlFlow::Break, ControlFlow::Continue),
+            |group| workers.run_parts(group.clone()).map_err(SimulationError::Children),
+            |group, reports| {
+                let shown = reports
+                    .map_err(TaskError::from)
+                    .and_then(|reports| group.zip(reports).try_for_each(|(part, report)| show(part, report)));
+                shown.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            },
         );
         if let Some(error) = failed {
             return Err(error);

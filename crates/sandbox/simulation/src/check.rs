@@ -128,8 +128,12 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         if !explorer.outcome().has_no_findings() {
             return self.shrunk(self.scenario.clone(), explorer.outcome()).map(Some);
         }
-        let found =
-            in_threads(explorer.parts(), |part| Ok(explorer.run_part(part)?.violations.into_iter().next()))?;
+        let groups: Vec<_> = explorer.bounds().groups(explorer.parts()).collect();
+        let found = in_threads(groups.len(), |number| {
+            let Some(group) = groups.get(number) else { return Ok(None) };
+            let reports = explorer.run_parts(group.clone())?;
+            Ok(reports.into_iter().flat_map(|report| report.violations).next())
+        })?;
         let Some(violation) = found else { return Ok(None) };
         let scenario = explorer.schedule(&violation.surprises).scenario;
         let outcome = Outcome { findings: violation.findings, ..Outcome::default() };

@@ -12,6 +12,7 @@ use std::{
     convert::Infallible,
     fs,
     io::{self, BufRead, PipeReader, PipeWriter, Read as _, Write},
+    ops::Range,
     os::unix::process::{ExitStatusExt as _, parent_id},
     process::{self, ExitStatus},
     sync::Arc,
@@ -32,8 +33,8 @@ use crate::{Explorer, Report, SimulationError};
 const TO_THE_END: usize = usize::MAX;
 
 /// Runs parts of an exploration in copies of the process, which must have a single thread. The first line of `requests` contains
-/// a [`Survey`], and each line after it the number of a part, in ascending order. A line with the [`Report`] of each is written to
-/// `reports`.
+/// a [`Survey`], and each line after it a range of parts, in ascending order. A part ends at the states of those of its range that
+/// were run before. A line with the [`Report`] of each is written to `reports`.
 ///
 /// Exits at the end of `requests`.
 ///
@@ -54,7 +55,7 @@ pub fn run_parts(
     let survey: Survey =
         serde_json::from_str(&survey).map_err(|error| SimulationError::Children(error.into()))?;
     let explorer = explorer.with_survey(&survey);
-    let mut output = Output::Parts { requests: Box::new(requests), reports: Box::new(reports), next: 0 };
+    let mut output = Output::Parts { requests: Box::new(requests), reports: Box::new(reports), next: 0..0 };
     output.read_request().map_err(SimulationError::Children)?;
     explorer.run_children(Box::new(Copies {
         bounds: explorer.bounds(),
@@ -88,7 +89,7 @@ struct Copies {
 /// Receiver of the result of a process.
 enum Output {
     /// The process that requests parts, which are children of the schedule without surprises.
-    Parts { requests: Box<dyn BufRead + Send>, reports: Box<dyn Write + Send>, next: usize },
+    Parts { requests: Box<dyn BufRead + Send>, reports: Box<dyn Write + Send>, next: Range<usize> },
     /// The process of which this is a copy, and its ID.
     Parent(PipeWriter, u32),
 }
@@ -126,13 +127,15 @@ impl Copies {
                     io::Error::other(format!("{} #{} becomes {becomes:?}: {error}", point.step, point.nth))
                 };
                 let report = result.map_err(failed)?.report;
-                match self.output {
-                    Output::Parts { .. } => self.report.states.clone_from(&report.states),
-                    Output::Parent(..) => self.known.add(&report.states),
+                self.known.add(&report.states);
+                if let Output::Parts { .. } = self.output {
+                    self.report.states.clone_from(&report.states);
                 }
                 self.report.add(report);
             }
-            self.output.answer_request(&mut self.report)?;
+            if self.output.answer_request(&mut self.report)? {
+                self.known.clear();
+            }
         }
         if !self.points.iter().skip(at + 1).any(ChoicePoint::has_alternatives) {
             self.finish(Vec::new());
@@ -181,7 +184,7 @@ impl Copies {
                 serde_json::to_vec(&message).is_ok_and(|message| pipe.write_all(&message).is_ok())
             }
             Output::Parts { next, .. } => {
-                eprintln!("there is no part {next} after those that were run");
+                eprintln!("there are no parts {next:?} after those that were run");
                 false
             }
         };
@@ -213,30 +216,36 @@ impl Output {
     /// `true` if the process was requested to run this child. Exits if the process that requested it is gone.
     fn is_requested(&self, number: usize) -> bool {
         match self {
-            Self::Parts { next, .. } => *next == number,
+            Self::Parts { next, .. } => next.start == number,
             Self::Parent(_, parent) if parent_id() != *parent => process::exit(1),
             Self::Parent(..) => true,
         }
     }
 
-    /// Reads the number of the next part. Exits if there is none.
+    /// Reads the next range of parts. Exits if there is none.
     fn read_request(&mut self) -> io::Result<()> {
         let Self::Parts { requests, next, .. } = self else { return Ok(()) };
         let mut line = String::new();
         if requests.read_line(&mut line)? == 0 {
             process::exit(0);
         }
-        *next = line.trim().parse().map_err(io::Error::other)?;
+        *next = serde_json::from_str(&line)?;
         Ok(())
     }
 
-    /// Returns the report of the part that was requested, and reads the next request.
-    fn answer_request(&mut self, report: &mut Report) -> io::Result<()> {
-        let Self::Parts { reports, .. } = self else { return Ok(()) };
+    /// Returns the report of a part that was requested. Returns `true` if it was the last of its range, after it has read the next
+    /// request.
+    fn answer_request(&mut self, report: &mut Report) -> io::Result<bool> {
+        let Self::Parts { reports, next, .. } = self else { return Ok(false) };
         serde_json::to_writer(&mut *reports, &std::mem::take(report))?;
         writeln!(reports)?;
         reports.flush()?;
-        self.read_request()
+        next.start += 1;
+        let is_last = Range::is_empty(next);
+        if is_last {
+            self.read_request()?;
+        }
+        Ok(is_last)
     }
 }
 

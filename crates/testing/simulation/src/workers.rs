@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, BufRead as _, BufReader, Write as _},
+    ops::Range,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
@@ -30,28 +31,25 @@ impl Workers {
         Self { survey, ..self }
     }
 
-    /// Runs a part. Several threads can run parts at once.
+    /// Runs consecutive parts. Each ends at the states of those before it. Several threads can run parts at once.
     ///
     /// # Errors
     ///
     /// If a worker cannot be started, or fails.
-    pub fn run_part(&self, part: usize) -> io::Result<Report> {
+    pub fn run_parts(&self, parts: Range<usize>) -> io::Result<Vec<Report>> {
         let idle = {
             let mut idle = self.idle.lock();
-            let at = idle.iter().position(|worker| worker.next <= part);
-            // One that is past the part is replaced.
+            let at = idle.iter().position(|worker| worker.next <= parts.start);
+            // One that is past the parts is replaced.
             at.map(|at| idle.swap_remove(at)).or_else(|| idle.pop())
         };
-        let mut worker = match idle.filter(|worker| worker.next <= part) {
+        let mut worker = match idle.filter(|worker| worker.next <= parts.start) {
             Some(worker) => worker,
             None => Worker::start(Command::new(env::current_exe()?).args(&self.words), &self.survey)?,
         };
-        let report = worker.run_part(part)?;
-        if report.schedules + report.left_out == 0 {
-            return Err(io::Error::other(format!("a worker has run no schedule of part {part}")));
-        }
+        let reports = worker.run_parts(parts)?;
         self.idle.lock().push(worker);
-        Ok(report)
+        Ok(reports)
     }
 }
 
@@ -75,15 +73,27 @@ impl Worker {
         Ok(Self { process, requests, reports: BufReader::new(reports), next: 0 })
     }
 
-    fn run_part(&mut self, part: usize) -> io::Result<Report> {
-        writeln!(self.requests, "{part}")?;
+    fn run_parts(&mut self, parts: Range<usize>) -> io::Result<Vec<Report>> {
+        if parts.is_empty() {
+            return Ok(Vec::new());
+        }
+        serde_json::to_writer(&self.requests, &parts)?;
+        writeln!(self.requests)?;
+        self.next = parts.end;
+        parts.map(|part| self.read_report(part)).collect()
+    }
+
+    fn read_report(&mut self, part: usize) -> io::Result<Report> {
         let mut line = String::new();
         if self.reports.read_line(&mut line)? == 0 {
             let status = self.process.wait()?;
             return Err(io::Error::other(format!("a worker failed at part {part}: {status}")));
         }
-        self.next = part + 1;
-        Ok(serde_json::from_str(&line)?)
+        let report: Report = serde_json::from_str(&line)?;
+        if report.schedules + report.left_out == 0 {
+            return Err(io::Error::other(format!("a worker has run no schedule of part {part}")));
+        }
+        Ok(report)
     }
 }
 

@@ -104,8 +104,8 @@ impl Exploration {
     fn survey(&self, parts: Range<usize>) -> Survey {
         let exploration = Self { surprises: 1, share: 1, ..self.clone() };
         let (explorer, mut survey) = (exploration.explorer(), Survey::default());
-        for part in parts {
-            survey.add(part, explorer.run_part(part).unwrap().states);
+        for (part, report) in parts.clone().zip(explorer.run_parts(parts).unwrap()) {
+            survey.add(part, report.states);
         }
         survey
     }
@@ -123,15 +123,15 @@ impl Exploration {
         ])
     }
 
-    /// Runs parts of the exploration.
-    fn run(&self, parts: impl Iterator<Item = usize> + Send) -> Report {
+    /// Runs the exploration.
+    fn run(&self, explorer: &Explorer) -> Report {
         let (mut sum, workers) = (Report::default(), self.workers());
         parallel::each(
-            parts,
+            explorer.bounds().groups(explorer.parts()),
             parallel::available(),
-            |part| workers.run_part(*part).unwrap(),
-            |_, report| {
-                sum.add(report);
+            |group| workers.run_parts(group.clone()).unwrap(),
+            |_, reports| {
+                reports.into_iter().for_each(|report| sum.add(report));
                 ControlFlow::<()>::Continue(())
             },
         );
@@ -152,7 +152,7 @@ fn schedules_with_one_surprise_violate_no_rule() {
         assert!(explorer.outcome().has_no_findings(), "{name}: {}", explorer.outcome());
         let points = explorer.choice_count();
         assert!(points >= CHOICE_POINTS, "{name} has {points} choice points");
-        let report = exploration.run(0..explorer.parts());
+        let report = exploration.run(&explorer);
         assert_eq!(report.schedules + report.left_out, explorer.parts() as u64, "{name}");
         for violation in report.violations {
             problems += &format!("{name}: {violation:?}\n");
@@ -169,17 +169,18 @@ fn conflicts(outcome: &Outcome) -> Option<String> {
 }
 
 fn copies_do_the_same_as_repetitions() {
-    for (name, surprises, share, parts) in [("recreate", 1, 40, 0..400), ("rolling-update", 2, 25, 500..502)]
+    for (name, surprises, share, groups) in
+        [("recreate", 1, 8, [0..60, 60..120]), ("rolling-update", 2, 25, [500..501, 501..502])]
     {
         let exploration = Exploration::new(name, surprises, share).with_conflicts();
         let survey = exploration.survey(480..500);
         let explorer = exploration.explorer().with_survey(&survey);
         let workers = exploration.workers().with_survey(survey);
         let mut rejoined = 0;
-        for part in parts {
-            let (repeated, copied) = (explorer.run_part(part).unwrap(), workers.run_part(part).unwrap());
-            assert_eq!(copied, repeated, "{name}, part {part}");
-            rejoined += repeated.rejoined;
+        for group in groups {
+            let repeated = explorer.run_parts(group.clone()).unwrap();
+            assert_eq!(workers.run_parts(group.clone()).unwrap(), repeated, "{name}, parts {group:?}");
+            rejoined += repeated.iter().map(|report| report.rejoined).sum::<u64>();
         }
         assert!(rejoined > 0, "{name}");
     }
@@ -246,9 +247,8 @@ fn equal_states_have_equal_successors() {
 fn reduction_finds_the_same_violations() {
     for name in ["replica-set-alone", "recreate"] {
         let exploration = Exploration::new(name, 1, 20).with_conflicts();
-        let parts = exploration.explorer().parts();
         let violations = |exploration: Exploration| -> (BTreeSet<String>, u64) {
-            let report = exploration.run(0..parts);
+            let report = exploration.run(&exploration.explorer());
             let findings = report.violations.iter().flat_map(|violation| &violation.findings);
             // A run that ends early has only some of the conflicts.
             let resources = findings.flat_map(|finding| finding.what.split(", ").map(str::to_owned));

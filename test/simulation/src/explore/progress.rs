@@ -6,6 +6,7 @@ use std::{
     fs::{self, File, OpenOptions},
     hash::{DefaultHasher, Hash, Hasher},
     io::Write as _,
+    ops::Range,
     path::PathBuf,
     time::Duration,
 };
@@ -76,9 +77,9 @@ impl Progress {
         }
     }
 
-    /// Parts that are not finished.
-    pub(super) fn left(&self) -> Vec<usize> {
-        (0..self.parts).filter(|part| !self.done.contains(part)).collect()
+    /// Groups of parts that are not finished.
+    pub(super) fn left(&self, groups: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+        groups.filter(|group| group.clone().any(|part| !self.done.contains(&part))).collect()
     }
 
     /// Adds a part that is finished after this time.
@@ -120,13 +121,18 @@ mod tests {
             Progress::open(folder.path().join("state/a.txt"), 3, scenario, resume).unwrap()
         };
         let report = Report { schedules: 5, rejoined: 2, ..Report::default() };
+        let left = |progress: &Progress, size| -> Vec<usize> {
+            let groups = (0..3).step_by(size).map(|first| first..3.min(first + size));
+            progress.left(groups).into_iter().map(|group| group.start).collect()
+        };
         open("one", false).add(1, &report, Duration::from_secs(2)).unwrap();
         let mut progress = open("one", true);
-        assert_eq!((progress.left(), progress.schedules, progress.seconds()), (vec![0, 2], 5, 2.0));
+        assert_eq!((left(&progress, 1), progress.schedules, progress.seconds()), (vec![0, 2], 5, 2.0));
         progress.add(0, &report, Duration::from_secs(1)).unwrap();
         let progress = open("one", true);
-        assert_eq!((progress.left(), progress.rejoined, progress.seconds()), (vec![2], 4, 3.0));
-        assert_eq!(open("other", true).left(), [0, 1, 2]);
-        assert_eq!(open("other", false).left(), [0, 1, 2]);
+        assert_eq!((left(&progress, 1), progress.rejoined, progress.seconds()), (vec![2], 4, 3.0));
+        assert_eq!(left(&progress, 2), [2]);
+        assert_eq!(left(&open("other", true), 2), [0, 2]);
+        assert_eq!(left(&open("other", false), 1), [0, 1, 2]);
     }
 }

@@ -94,12 +94,16 @@ fn explore_all<'a>(
         let failed = parallel::each(
             batch.iter().enumerate(),
             jobs,
-            |(_, (_, part))| part.workers.run_part(part.number).map_err(SimulationError::Children),
-            |(at, (_, part)), report| match report {
-                Ok(report) => {
-                    surveys.entry(part.scenario).or_default().add(part.number, report.states);
-                    let first = report.violations.into_iter().next();
-                    violations.extend(first.map(|first| (at, (part.scenario, first))));
+            |(_, (_, part))| {
+                part.workers.run_parts(part.number..part.number + 1).map_err(SimulationError::Children)
+            },
+            |(at, (_, part)), reports| match reports {
+                Ok(reports) => {
+                    for report in reports {
+                        surveys.entry(part.scenario).or_default().add(part.number, report.states);
+                        let first = report.violations.into_iter().next();
+                        violations.extend(first.map(|first| (at, (part.scenario, first))));
+                    }
                     ControlFlow::Continue(())
                 }
                 Err(error) => ControlFlow::Break(error),

@@ -1,6 +1,6 @@
 //! Runs every schedule of a scenario with a bounded number of surprises.
 
-use std::{convert::Infallible, io, sync::Arc};
+use std::{convert::Infallible, io, ops::Range, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,9 @@ pub trait Schedule: Clone {
     fn compare(&self, outcome: &mut Outcome, calm: &Outcome);
 }
 
+/// Most schedules with one surprise that are run one after the other, each until it reaches a state of those before it.
+const GROUP: usize = 64;
+
 /// Schedules of an exploration.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -39,6 +42,13 @@ impl Bounds {
     /// of index `first`. Numbers begin differently for each parent, so that the share is even.
     pub fn include(self, surprises: usize, first: usize, number: usize) -> bool {
         surprises + 1 < self.surprises || (number + first).is_multiple_of(self.share)
+    }
+
+    /// Groups of this number of parts, for [`Explorer::run_parts`]. With several surprises, each part is a group, because it has
+    /// many schedules.
+    pub fn groups(self, parts: usize) -> impl Iterator<Item = Range<usize>> + Send {
+        let size = if self.surprises > 1 { 1 } else { GROUP };
+        (0..parts).step_by(size).map(move |first| first..parts.min(first + size))
     }
 }
 
@@ -175,14 +185,19 @@ impl<S: Schedule> Explorer<S> {
         self.scenario.with_surprises(surprises)
     }
 
-    /// Runs a schedule with one surprise, and all schedules that extend it.
-    pub fn run_part(&self, part: usize) -> Result<Report, SimulationError> {
-        let mut report = Report::default();
-        let root = self.root();
-        if let Some(extension) = root.extensions().nth(part) {
+    /// Runs schedules with one surprise, each with all schedules that extend it. They end at the states of those with one surprise
+    /// that were run before.
+    pub fn run_parts(&self, parts: Range<usize>) -> Result<Vec<Report>, SimulationError> {
+        let mut root = self.root();
+        let extensions: Vec<_> = root.extensions().enumerate().skip(parts.start).take(parts.len()).collect();
+        let mut reports = Vec::new();
+        for (part, extension) in extensions {
+            let mut report = Report::default();
             report.states = self.run(&root, part, extension, &mut report)?;
+            root.known.add(&report.states);
+            reports.push(report);
         }
-        Ok(report)
+        Ok(reports)
     }
 
     /// Runs a child with its children. Returns its states.

@@ -30,7 +30,7 @@ const LAST: Rank = Rank::MAX;
 pub struct KnownStates {
     is_reduced: bool,
     first: Arc<FirstSchedules>,
-    /// States of schedules with several surprises that were run before. Each of them counts as rank 0.
+    /// States of siblings that were run before. Each of them counts as rank 0.
     siblings: FirstSchedules,
     own: Rank,
 }
@@ -85,12 +85,16 @@ impl KnownStates {
         self.own = if self.own == 0 { rank(number) } else { LAST };
     }
 
-    /// Adds the states of a schedule, at which the children that are run after it end. Not for those of the schedule without
-    /// surprises, which are run in any order. No effect without reduction.
+    /// Adds the states of a schedule, at which the children that are run after it end. No effect without reduction.
     pub fn add(&mut self, states: &[RunStateId]) {
         if self.is_reduced {
             self.siblings.add(0, states.iter().copied());
         }
+    }
+
+    /// Removes the states that were added.
+    pub fn clear(&mut self) {
+        self.siblings = FirstSchedules::default();
     }
 
     /// Returns `true` if schedules end at the states of others.
@@ -178,5 +182,7 @@ mod tests {
         parent.add(&states(&[2]));
         assert!(child(&parent, 1).contains(state(2, 0)));
         assert!(child(&parent, 1).contains(state(2, 1)));
+        parent.clear();
+        assert!(!child(&parent, 1).contains(state(2, 0)));
     }
 }
