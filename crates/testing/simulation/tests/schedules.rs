@@ -186,15 +186,23 @@ fn copies_do_the_same_as_repetitions() {
     }
 }
 
+/// Scenarios whose states are compared. A development build compares those of two.
+const STATES: &[&str] = if cfg!(debug_assertions) {
+    &["rolling-update", "overlapping-replica-sets"]
+} else {
+    &["rolling-update", "overlapping-replica-sets", "adoption-and-release", "min-ready-seconds", "restore"]
+};
+
+/// After one in this number of surprises, states are compared.
+const STATES_SHARE: usize = 40;
+
 /// Number of steps after a surprise among which there is a second one.
 const PAIRS: usize = 20;
 
 /// A state is followed by the same state, and an end by the same effect, whatever the surprises before it. Most exceptions are due
 /// to names and UIDs, which are drawn. `docs/simulation.md` lists the others.
 fn equal_states_have_equal_successors() {
-    for name in
-        ["rolling-update", "overlapping-replica-sets", "adoption-and-release", "min-ready-seconds", "restore"]
-    {
+    for name in STATES {
         let explorer = Exploration::new(name, 1, 1).explorer();
         let points = explorer.choice_points();
         let surprises = points.iter().flat_map(|point| {
@@ -214,7 +222,7 @@ fn equal_states_have_equal_successors() {
             runs.push(states);
             points.into_iter().skip(after).filter(ChoicePoint::has_alternatives).collect::<Vec<_>>()
         };
-        for (number, first) in surprises.step_by(share().min(40)).enumerate() {
+        for (number, first) in surprises.step_by(STATES_SHARE).enumerate() {
             // Also with a second one, soon after it.
             let points = run(std::slice::from_ref(&first));
             if let Some(ChoicePoint { step, nth, kind, .. }) = points.get(number % PAIRS) {
