@@ -25,7 +25,7 @@ pub trait Schedule: Clone {
     fn compare(&self, outcome: &mut Outcome, calm: &Outcome);
 }
 
-/// Most schedules with one surprise that are run one after the other, each until it reaches a state of those before it.
+/// Size of a group of schedules with one surprise. Each ends at the states of those before it in its group.
 const GROUP: usize = 64;
 
 /// Schedules of an exploration.
@@ -44,8 +44,8 @@ impl Bounds {
         surprises + 1 < self.surprises || (number + first).is_multiple_of(self.share)
     }
 
-    /// Groups of this number of parts, for [`Explorer::run_parts`]. With several surprises, each part is a group, because it has
-    /// many schedules.
+    /// Divides parts into groups, for [`Explorer::run_parts`]. With several surprises, each part is a group, because it has many
+    /// schedules.
     pub fn groups(self, parts: usize) -> impl Iterator<Item = Range<usize>> + Send {
         let size = if self.surprises > 1 { 1 } else { GROUP };
         (0..parts).step_by(size).map(move |first| first..parts.min(first + size))
