@@ -128,10 +128,9 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         if !explorer.outcome().has_no_findings() {
             return self.shrunk(self.scenario.clone(), explorer.outcome()).map(Some);
         }
-        let groups: Vec<_> = explorer.bounds().groups(explorer.parts()).collect();
-        let found = in_threads(groups.len(), |number| {
-            let Some(group) = groups.get(number) else { return Ok(None) };
-            let reports = explorer.run_parts(group.clone())?;
+        // Not in groups, so that few parts use all processors, and no part is run after a violation.
+        let found = in_threads(explorer.parts(), |part| {
+            let reports = explorer.run_parts(part..part + 1)?;
             Ok(reports.into_iter().flat_map(|report| report.violations).next())
         })?;
         let Some(violation) = found else { return Ok(None) };
