@@ -11,13 +11,10 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use kcm_apiserver::{ApiServer, AuditEvent, Resource, WatchEvent, Watcher};
 use kcm_clock::Clock;
+use kcm_invariants::{Basis, Change, Entry, Invariant, Invariants, Violation};
 pub(crate) use kcm_simulation::Finding;
 pub(crate) use kcm_simulation::engine::observer::{Observer, RequestOrigin, START_MILLISECOND};
 use kcm_simulation::engine::observer::{log_line, watch};
-use kcm_stories::{
-    Entry,
-    invariants::{Basis, Change, Invariant, Invariants, Violation},
-};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;

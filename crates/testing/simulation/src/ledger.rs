@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kcm_apiserver::{Object, OwnerReference, Resource, WatchEvent};
-use kcm_stories::invariants::Basis;
+use kcm_invariants::Basis;
 use serde_json::Value;
 
 /// Time that the whole seconds of a condition can hide.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kcm_apiserver::{AdmissionHook, ApiStatus, Resource, StatusReason, WatchEvent};
-use kcm_stories::Entry;
+use kcm_invariants::Entry;
 use parking_lot::Mutex;
 use serde_json::Value;
 

@@ -10,6 +10,7 @@ use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{
     ControllerSelection, Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig,
 };
+use kcm_invariants::Entry;
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -17,7 +18,7 @@ use crate::{
     cluster::{ClusterError, ManagerUnderTest, StoryCluster},
     invariant_checker::InvariantChecker,
     story::{SimulatedNodes, Story},
-    write_log::{Entry, WriteLog, WriteLogSender},
+    write_log::{WriteLog, WriteLogSender},
 };
 
 /// User agent of the requests of stories.

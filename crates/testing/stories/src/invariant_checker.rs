@@ -10,14 +10,11 @@ use std::{
 
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, AuditEvent, WatchEvent, WatchStart, Watcher};
+use kcm_invariants::{Basis, Change, Entry, Exemption, Invariants, Violation};
 use kcm_runtime::SyncMetrics;
 use parking_lot::Mutex;
 
-use crate::{
-    invariants::{Basis, Change, Exemption, Invariants, Violation},
-    summary::WriteCounts,
-    write_log::Entry,
-};
+use crate::summary::WriteCounts;
 
 /// Observes all writes, of the manager and of other clients, in the order in which they take effect.
 #[derive(Default)]
@@ -146,7 +143,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{InProcess, InProcessConfig, invariants::Invariant};
+    use kcm_invariants::Invariant;
+
+    use crate::{InProcess, InProcessConfig};
 
     /// All clients except the story and the simulated components are the manager. Here, a manager that violates invariants.
     #[tokio::test(start_paused = true)]

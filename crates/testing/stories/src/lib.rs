@@ -10,7 +10,7 @@
 //! | clusters: API server, manager, and log of the manager's writes | `cluster.rs`, `write_log.rs`, `in_process.rs`, `external/` |
 //! | recorded writes without random values | `recording.rs`, `scrub.rs` |
 //! | comparison of recordings | `effects.rs` |
-//! | invariants checked after every write | `invariants/`, `invariant_checker.rs` |
+//! | invariants checked after every write | `invariant_checker.rs`, crate `kcm-invariants` |
 //! | summary of the final state | `summary.rs` |
 //!
 //! [`play`] plays a [`Story`] in a [`StoryCluster`]. A cluster runs in this process and in simulated time ([`InProcess`]), or
@@ -27,7 +27,6 @@ mod expectation;
 pub mod external;
 mod in_process;
 mod invariant_checker;
-pub mod invariants;
 mod operations;
 mod play;
 mod recording;
@@ -45,6 +44,7 @@ pub use effects::{Difference, Effects, closest_difference};
 pub use expectation::Expectation;
 pub use in_process::{InProcess, InProcessConfig};
 pub use invariant_checker::InvariantChecker;
+pub use kcm_invariants::Entry;
 pub use play::{PlayError, play};
 pub use recording::{Counted, RecordedEvent, Recording, RecordingError, StepWrites, Write};
 pub use step::{
@@ -54,4 +54,4 @@ pub use step::{
 pub use story::{SimulatedNodes, Story, StoryError};
 pub use summary::{StorySummary, WriteCounts};
 pub use target::{ObjectKind, Target, TargetName};
-pub use write_log::{Entry, WriteLog, WriteLogSender};
+pub use write_log::{WriteLog, WriteLogSender};

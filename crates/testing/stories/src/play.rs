@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use kcm_invariants::Entry;
 use serde_json::{Map, Value, json};
 use serde_saphyr::Spanned;
 use thiserror::Error;
@@ -13,7 +14,6 @@ use crate::{
     step::{PatchForm, PodStatusReport, ReplicaSetStatusReport, Settle, Step},
     story::Story,
     target::{ObjectKind, Target, TargetName},
-    write_log::Entry,
 };
 
 /// Error while playing a story.

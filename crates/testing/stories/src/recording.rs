@@ -6,11 +6,12 @@ use std::{
 };
 
 use kcm_clock::is_generated_name;
+use kcm_invariants::Entry;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{scrub::Scrub, write_log::Entry};
+use crate::scrub::Scrub;
 
 /// Writes of a manager while a story was played, without random values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

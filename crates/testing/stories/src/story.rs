@@ -7,11 +7,12 @@ use std::{
 };
 
 use kcm_apiserver::{Fault, FaultError, Faults};
+use kcm_invariants::Exemption;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use thiserror::Error;
 
-use crate::{invariants::Exemption, seconds::seconds, step::Step};
+use crate::{seconds::seconds, step::Step};
 
 /// Scripted sequence of API operations while a manager runs.
 #[derive(Debug, Clone, Deserialize)]

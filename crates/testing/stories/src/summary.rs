@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use kcm_apiserver::{ApiServer, ApiStatus, ListOptions, Object, Resource, WatchEvent};
+use kcm_invariants::Entry;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::write_log::Entry;
 
 /// Final state, and the writes that led to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

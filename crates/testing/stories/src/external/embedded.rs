@@ -9,15 +9,12 @@ use std::{
 use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_clock::Clock;
 use kcm_controller_manager::KUBERNETES_VERSION;
+use kcm_invariants::Entry;
 use kcm_sandbox_server::HttpServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    cluster::ClusterError,
-    in_process::STORY_USER_AGENT,
-    write_log::{Entry, WriteLogSender},
-};
+use crate::{cluster::ClusterError, in_process::STORY_USER_AGENT, write_log::WriteLogSender};
 
 /// Serves the embedded API server on a free port until `stop` is cancelled. Returns the address.
 pub(super) async fn serve(

@@ -2,13 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use kcm_invariants::Entry;
 use tokio::{
     fs::File,
     io::{AsyncBufReadExt, BufReader},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::write_log::{Entry, WriteLogSender};
+use crate::write_log::WriteLogSender;
 
 /// Interval between two reads at the end of the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
+use crate::{
     basis::Basis,
     object_state::{Bounds, DeploymentState, ObjectState, PodState, ReplicaSetState},
 };
 
 /// Time for which changes by other clients may be unknown to a controller. In simulated time, watches have no delay, but a
 /// running sync uses the state from its start.
-pub(super) const OBSERVATION_DELAY: SignedDuration = SignedDuration::from_millis(100);
+pub(crate) const OBSERVATION_DELAY: SignedDuration = SignedDuration::from_millis(100);
 
 /// Time for which superseded states are kept. Writers do not act on older states.
 const RETENTION: SignedDuration = SignedDuration::from_mins(10);
@@ -58,7 +58,7 @@ impl<T: Copy> Generations<T> {
 
 /// All objects, by UID.
 #[derive(Debug, Default)]
-pub(super) struct Model {
+pub(crate) struct Model {
     /// Number of changes so far.
     changes: u64,
     deployments: BTreeMap<String, TrackedDeployment>,
@@ -77,8 +77,8 @@ struct PodTimes {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct TrackedDeployment {
-    pub(super) current: DeploymentState,
+pub(crate) struct TrackedDeployment {
+    pub(crate) current: DeploymentState,
     bounds: Generations<Bounds>,
     /// Time of the last change of the template.
     template_changed: Option<Timestamp>,
@@ -90,16 +90,16 @@ pub(super) struct TrackedDeployment {
 
 /// A ReplicaSet that was deleted or has lost its owner.
 #[derive(Debug)]
-pub(super) struct ReleasedReplicaSet {
+pub(crate) struct ReleasedReplicaSet {
     uid: String,
     at: Timestamp,
     /// Number of available pods that it reported last.
-    pub(super) available: i32,
+    pub(crate) available: i32,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct TrackedReplicaSet {
-    pub(super) current: ReplicaSetState,
+pub(crate) struct TrackedReplicaSet {
+    pub(crate) current: ReplicaSetState,
     replicas: Generations<i32>,
     /// Number of the change by which the manager scaled it to 0, unless it was scaled since.
     emptied: Option<u64>,
@@ -129,22 +129,22 @@ struct PodLoss {
 
 /// Previous state of an object.
 #[derive(Debug, Default)]
-pub(super) struct Before {
-    pub(super) state: Option<ObjectState>,
+pub(crate) struct Before {
+    pub(crate) state: Option<ObjectState>,
 }
 
 /// Numbers of pods of a ReplicaSet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Pods {
+pub(crate) struct Pods {
     /// Pods that are neither finished nor terminating.
-    pub(super) active: i32,
+    pub(crate) active: i32,
     /// Active pods that are ready.
-    pub(super) ready: i32,
+    pub(crate) ready: i32,
 }
 
 impl Model {
     /// Applies a new state. Returns the previous one. `by_manager` is the basis of a write of the manager.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &mut self,
         new: &ObjectState,
         deleted: bool,
@@ -289,33 +289,33 @@ impl Model {
         old
     }
 
-    pub(super) fn deployment(&self, uid: &str) -> Option<&TrackedDeployment> {
+    pub(crate) fn deployment(&self, uid: &str) -> Option<&TrackedDeployment> {
         self.deployments.get(uid)
     }
 
-    pub(super) fn set(&self, uid: &str) -> Option<&TrackedReplicaSet> {
+    pub(crate) fn set(&self, uid: &str) -> Option<&TrackedReplicaSet> {
         self.sets.get(uid)
     }
 
     /// Returns the Deployment that controls a ReplicaSet.
-    pub(super) fn deployment_of(&self, set: &ReplicaSetState) -> Option<&TrackedDeployment> {
+    pub(crate) fn deployment_of(&self, set: &ReplicaSetState) -> Option<&TrackedDeployment> {
         self.deployment(set.identity.controller()?)
     }
 
     /// Returns the ReplicaSets that a Deployment controls.
-    pub(super) fn sets_of(&self, deployment: &TrackedDeployment) -> impl Iterator<Item = &TrackedReplicaSet> {
+    pub(crate) fn sets_of(&self, deployment: &TrackedDeployment) -> impl Iterator<Item = &TrackedReplicaSet> {
         deployment.sets.iter().filter_map(|uid| self.sets.get(uid))
     }
 
     /// `true` if a writer may still consider a ReplicaSet controlled by a Deployment.
-    pub(super) fn was_released(&self, set: &ReplicaSetState, basis: Basis) -> bool {
+    pub(crate) fn was_released(&self, set: &ReplicaSetState, basis: Basis) -> bool {
         let mut released =
             self.deployments.values().flat_map(|tracked| Self::released_sets_of(tracked, basis));
         released.any(|released| released.uid == set.identity.uid)
     }
 
     /// Returns ReplicaSets that a writer may still consider controlled by a Deployment.
-    pub(super) fn released_sets_of(
+    pub(crate) fn released_sets_of(
         deployment: &TrackedDeployment,
         basis: Basis,
     ) -> impl Iterator<Item = &ReleasedReplicaSet> {
@@ -324,22 +324,22 @@ impl Model {
     }
 
     /// Returns a ReplicaSet by name.
-    pub(super) fn set_named(&self, namespace: &str, name: &str) -> Option<&TrackedReplicaSet> {
+    pub(crate) fn set_named(&self, namespace: &str, name: &str) -> Option<&TrackedReplicaSet> {
         self.sets
             .values()
             .find(|set| set.current.identity.namespace == namespace && set.current.identity.name == name)
     }
 
-    pub(super) fn count_objects(&self) -> usize {
+    pub(crate) fn count_objects(&self) -> usize {
         self.deployments.len() + self.sets.len() + self.pods.len()
     }
 
-    pub(super) fn count_sets(&self) -> usize {
+    pub(crate) fn count_sets(&self) -> usize {
         self.sets.len()
     }
 
     /// Number of unfinished pods that a writer may have observed.
-    pub(super) fn unfinished_pods(&self, set: &TrackedReplicaSet, basis: Basis) -> i32 {
+    pub(crate) fn unfinished_pods(&self, set: &TrackedReplicaSet, basis: Basis) -> i32 {
         let is_observed = |uid: &&String| {
             let times = self.pod_times.get(*uid);
             !basis.is_old() || times.is_some_and(|times| times.owned <= basis.since)
@@ -349,12 +349,12 @@ impl Model {
     }
 
     /// `true` if a writer may have observed the pod as unready.
-    pub(super) fn was_unready(&self, uid: &str, basis: Basis) -> bool {
+    pub(crate) fn was_unready(&self, uid: &str, basis: Basis) -> bool {
         let ready = self.pod_times.get(uid).and_then(|times| times.ready);
         basis.is_old() && ready.is_some_and(|ready| ready >= basis.since)
     }
 
-    pub(super) fn pods_of(&self, set: &TrackedReplicaSet) -> Pods {
+    pub(crate) fn pods_of(&self, set: &TrackedReplicaSet) -> Pods {
         let mut pods = Pods::default();
         for pod in set.pods.iter().filter_map(|uid| self.pods.get(uid)) {
             pods.active += i32::from(pod.is_active());
@@ -366,52 +366,52 @@ impl Model {
 
 impl TrackedDeployment {
     /// `true` if a writer may not have observed the template.
-    pub(super) fn has_unobserved_template(&self, basis: Basis) -> bool {
+    pub(crate) fn has_unobserved_template(&self, basis: Basis) -> bool {
         basis.is_old() && self.template_changed.is_some_and(|changed| changed >= basis.since)
     }
 
     /// Bounds that a writer may have observed.
-    pub(super) fn bounds(&self, basis: Basis) -> impl Iterator<Item = Bounds> {
+    pub(crate) fn bounds(&self, basis: Basis) -> impl Iterator<Item = Bounds> {
         self.bounds.possible(self.current.observed, basis)
     }
 
     /// `true` if the strategy is Recreate, whatever a writer may have observed.
-    pub(super) fn is_recreate(&self, basis: Basis) -> bool {
+    pub(crate) fn is_recreate(&self, basis: Basis) -> bool {
         self.bounds(basis).all(|bounds| bounds.recreate)
     }
 }
 
 impl TrackedReplicaSet {
     /// Largest number of replicas that a writer may have observed.
-    pub(super) fn max_replicas(&self, basis: Basis) -> i32 {
+    pub(crate) fn max_replicas(&self, basis: Basis) -> i32 {
         self.replicas.possible(self.current.observed, basis).max().unwrap_or(self.current.replicas)
     }
 
     /// Smallest number of replicas that a writer may have observed.
-    pub(super) fn min_replicas(&self, basis: Basis) -> i32 {
+    pub(crate) fn min_replicas(&self, basis: Basis) -> i32 {
         self.replicas.possible(self.current.observed, basis).min().unwrap_or(self.current.replicas)
     }
 
     /// Smallest number of replicas that a writer of other objects may have observed.
-    pub(super) fn min_replicas_of_others(&self, basis: Basis) -> i32 {
+    pub(crate) fn min_replicas_of_others(&self, basis: Basis) -> i32 {
         self.replicas.possible(i64::MAX, basis).fold(self.current.replicas, i32::min)
     }
 
     /// `true` if the manager has scaled this ReplicaSet up for a Recreate since it scaled `other` to 0.
-    pub(super) fn was_scaled_up_after(&self, other: &Self) -> bool {
+    pub(crate) fn was_scaled_up_after(&self, other: &Self) -> bool {
         self.current.replicas > 0
             && self.scaled_up.zip(other.emptied).is_some_and(|(scaled_up, emptied)| scaled_up > emptied)
     }
 
     /// Largest number of available pods that a writer may have observed.
-    pub(super) fn available(&self, basis: Basis) -> i32 {
+    pub(crate) fn available(&self, basis: Basis) -> i32 {
         let reported = self.reported_available.iter().filter(|(until, _)| is_recent(*until, basis));
         reported.map(|(_, available)| *available).fold(self.current.available, i32::max)
     }
 
     /// Number of pods that were adopted, or created by other clients, and that a writer may not have observed. The manager
     /// observes its own adoptions, except if the write was decided before and is executed late.
-    pub(super) fn added(&self, basis: Basis) -> i32 {
+    pub(crate) fn added(&self, basis: Basis) -> i32 {
         let unobserved = self.added.iter().filter(|added| {
             basis.is_old() && added.at >= basis.since && (!added.by_manager || basis.is_abandoned)
         });
@@ -419,7 +419,7 @@ impl TrackedReplicaSet {
     }
 
     /// Adds pods that other clients have just removed.
-    pub(super) fn with_removed(&self, pods: Pods, basis: Basis) -> Pods {
+    pub(crate) fn with_removed(&self, pods: Pods, basis: Basis) -> Pods {
         let removed = self.removed.iter().filter(|(at, _)| is_recent(*at, basis));
         removed.fold(pods, |pods, (_, loss)| Pods {
             active: pods.active + i32::from(loss.active),

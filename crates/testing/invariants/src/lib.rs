@@ -1,4 +1,6 @@
-//! Invariants that must hold after every write.
+//! Invariants of Deployments, ReplicaSets and pods that must hold after every write of a controller manager.
+//!
+//! *Upstream counterpart:* none; the e2e tests of `test/e2e/apps` check some of them with a watch.
 //!
 //! [`Invariants`] receives every change of the cluster in order, and every request of the manager. Its model of the cluster
 //! is built from these only.
@@ -8,6 +10,7 @@
 //! therefore compared with every state of the object since the observed generation, and with the state shortly before.
 
 mod basis;
+mod entry;
 mod model;
 mod object_state;
 mod rules;
@@ -20,12 +23,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use self::basis::Basis;
+pub use self::{basis::Basis, entry::Entry};
 use self::{
     model::{Before, Model},
     object_state::ObjectState,
 };
-use crate::write_log::Entry;
 
 /// Property that must hold after every write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Properties of one state of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum ObjectState {
+pub(crate) enum ObjectState {
     Deployment(DeploymentState),
     ReplicaSet(ReplicaSetState),
     Pod(PodState),
@@ -13,63 +13,63 @@ pub(super) enum ObjectState {
 
 /// Identity and controllers of an object.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Identity {
-    pub(super) kind: &'static str,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
+pub(crate) struct Identity {
+    pub(crate) kind: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
     /// UIDs of its controllers. There must be at most one.
-    pub(super) controllers: Vec<String>,
-    pub(super) deleting: bool,
+    pub(crate) controllers: Vec<String>,
+    pub(crate) deleting: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct DeploymentState {
-    pub(super) identity: Identity,
-    pub(super) generation: i64,
-    pub(super) observed: i64,
-    pub(super) bounds: Bounds,
-    pub(super) revision: Option<i64>,
-    pub(super) collisions: i64,
-    pub(super) template: Value,
+pub(crate) struct DeploymentState {
+    pub(crate) identity: Identity,
+    pub(crate) generation: i64,
+    pub(crate) observed: i64,
+    pub(crate) bounds: Bounds,
+    pub(crate) revision: Option<i64>,
+    pub(crate) collisions: i64,
+    pub(crate) template: Value,
 }
 
 /// Bounds that follow from the spec of a Deployment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// Maximum number of replicas.
-    pub(super) max_replicas: i32,
+    pub(crate) max_replicas: i32,
     /// Minimum number of available replicas.
-    pub(super) min_available: i32,
+    pub(crate) min_available: i32,
     /// `true` if new pods may be created only after all old pods are deleted.
-    pub(super) recreate: bool,
+    pub(crate) recreate: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ReplicaSetState {
-    pub(super) identity: Identity,
-    pub(super) generation: i64,
-    pub(super) observed: i64,
-    pub(super) replicas: i32,
+pub(crate) struct ReplicaSetState {
+    pub(crate) identity: Identity,
+    pub(crate) generation: i64,
+    pub(crate) observed: i64,
+    pub(crate) replicas: i32,
     /// `status.replicas`.
-    pub(super) pods: i32,
-    pub(super) available: i32,
-    pub(super) revision: Option<i64>,
+    pub(crate) pods: i32,
+    pub(crate) available: i32,
+    pub(crate) revision: Option<i64>,
     /// `spec.replicas` of the Deployment when this ReplicaSet was last scaled.
-    pub(super) desired: Option<i64>,
-    pub(super) template: Value,
+    pub(crate) desired: Option<i64>,
+    pub(crate) template: Value,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct PodState {
-    pub(super) identity: Identity,
-    pub(super) finished: bool,
-    pub(super) ready: bool,
+pub(crate) struct PodState {
+    pub(crate) identity: Identity,
+    pub(crate) finished: bool,
+    pub(crate) ready: bool,
 }
 
 impl ObjectState {
     /// Returns `None` for kinds without invariants.
-    pub(super) fn of(object: &Value) -> Option<Self> {
+    pub(crate) fn of(object: &Value) -> Option<Self> {
         Some(match object["kind"].as_str()? {
             "Deployment" => Self::Deployment(DeploymentState::of(object)),
             "ReplicaSet" => Self::ReplicaSet(ReplicaSetState::of("replicaset", object)),
@@ -79,7 +79,7 @@ impl ObjectState {
         })
     }
 
-    pub(super) fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         match self {
             Self::Deployment(deployment) => &deployment.identity,
             Self::ReplicaSet(set) => &set.identity,
@@ -106,11 +106,11 @@ impl Identity {
         }
     }
 
-    pub(super) fn controller(&self) -> Option<&str> {
+    pub(crate) fn controller(&self) -> Option<&str> {
         self.controllers.first().map(String::as_str)
     }
 
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
@@ -192,7 +192,7 @@ impl PodState {
     }
 
     /// `true` if the pod counts as a replica.
-    pub(super) fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         !self.finished && !self.identity.deleting
     }
 }

@@ -3,15 +3,14 @@
 use kcm_api::PodTemplate;
 use serde_json::Value;
 
-use super::{
-    Basis, Change, Finding, Invariant,
+use crate::{
+    Basis, Change, Entry, Finding, Invariant,
     model::{Before, Model, TrackedReplicaSet},
     object_state::{DeploymentState, ObjectState, PodState, ReplicaSetState},
 };
-use crate::write_log::Entry;
 
 /// Checks a change by the manager.
-pub(super) fn check_change(
+pub(crate) fn check_change(
     model: &Model,
     before: &Before,
     after: &ObjectState,
@@ -63,7 +62,7 @@ pub(super) fn check_change(
 }
 
 /// Checks a request of the manager that changed nothing.
-pub(super) fn check_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -> Option<Finding> {
+pub(crate) fn check_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -> Option<Finding> {
     let is_controlled_resource = matches!(write.resource.as_str(), "deployments" | "replicasets" | "pods");
     let finding = |invariant, description: &str| {
         let object = format!("{} {}/{}", write.resource, write.namespace, write.name);
@@ -86,7 +85,7 @@ pub(super) fn check_request(model: &Model, write: &Entry, changes: &[Change<'_>]
 
 /// `true` if a request counts for the bound of consecutive requests. The number of pods has its own rule, and events do not count. A create
 /// of an existing pod repeats a create with a lost response, at most once per pod.
-pub(super) fn counts_as_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
+pub(crate) fn counts_as_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
     match write.resource.as_str() {
         "deployments" | "replicasets" => true,
         "pods" => changes.is_empty() && !(write.verb == "create" && write.code == CONFLICT),
@@ -98,7 +97,7 @@ pub(super) fn counts_as_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
 const CONFLICT: u16 = 409;
 
 /// Checks the number of consecutive requests.
-pub(super) fn check_consecutive_writes(
+pub(crate) fn check_consecutive_writes(
     model: &Model,
     write: &Entry,
     consecutive_writes: usize,
@@ -118,7 +117,7 @@ const MAX_CONSECUTIVE_WRITES: usize = 24;
 const MAX_CONSECUTIVE_WRITES_PER_SET: usize = 6;
 
 /// Checks the number of syncs.
-pub(super) fn check_syncs(syncs: u64, sync_triggers: usize) -> Option<Finding> {
+pub(crate) fn check_syncs(syncs: u64, sync_triggers: usize) -> Option<Finding> {
     let max = MAX_SYNCS + MAX_SYNCS_PER_TRIGGER * sync_triggers;
     (syncs > max as u64).then(|| Finding {
         invariant: Invariant::Effort,
@@ -133,7 +132,7 @@ const MAX_SYNCS: usize = 32;
 const MAX_SYNCS_PER_TRIGGER: usize = 3;
 
 /// Checks that an object has at most one controller, independent of the writer.
-pub(super) fn two_controllers(state: &ObjectState) -> Option<Finding> {
+pub(crate) fn two_controllers(state: &ObjectState) -> Option<Finding> {
     let identity = state.identity();
     (identity.controllers.len() > 1).then(|| Finding {
         invariant: Invariant::TwoControllers,
