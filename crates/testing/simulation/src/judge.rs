@@ -142,6 +142,14 @@ impl Observer for Judge {
         self.state.lock().failed.insert(path.to_owned());
     }
 
+    fn reads(&self, sender: &RequestOrigin, path: &str) {
+        let Some(name) = object_name(path) else { return };
+        self.catch_up();
+        let mut state = self.state.lock();
+        let revision = state.watcher.as_ref().map_or(0, Watcher::revision);
+        state.ledger.note_read(&sender.process, name, revision, basis_of(sender, self.clock.now()));
+    }
+
     fn begin(&self, sender: RequestOrigin) {
         self.catch_up();
         self.state.lock().sender = Some(sender);
@@ -209,16 +217,13 @@ impl Judge {
         let owned: Vec<_> = caused.iter().map(|event| state.removed_owners.put_back(event)).collect();
         let changes: Vec<Change<'_>> =
             caused.iter().zip(&owned).filter_map(|(event, owned)| change(event, owned.as_ref())).collect();
-        // A sync may have begun right before what others did within the same millisecond.
-        let since = sender.basis.min(now);
-        let since = since.saturating_sub(RESOLUTION).unwrap_or(since);
-        let basis = Basis { now, since, is_abandoned: sender.is_abandoned };
+        let basis = basis_of(&sender, now);
         state.invariants.check_write(&entry, &changes, basis);
         self.take_violations(&mut state, &entry, basis);
         for event in &caused {
             state.touch(event, now);
-            let cause = if entry.subresource == "status" { Cause::Status } else { Cause::Object };
-            match state.ledger.apply(event, basis, cause) {
+            let cause = Cause { writer: &sender.process, is_status: entry.subresource == "status" };
+            match state.ledger.apply(event, basis, Some(cause)) {
                 // Pods become available by wall clocks.
                 Some((Rule::TrueStatus, _)) if self.steps_clocks => {}
                 Some((rule, what)) => state.find(rule.name(), what, now),
@@ -350,7 +355,7 @@ impl State {
         let owned = self.removed_owners.put_back(event);
         if is_known && let Some(change) = change(event, owned.as_ref()) {
             self.invariants.observe_change(change, now);
-            self.ledger.apply(event, Basis::current(now), Cause::Others);
+            self.ledger.apply(event, Basis::current(now), None);
             self.touch(event, now);
         }
     }
@@ -443,6 +448,21 @@ const MAX_WRITES: u64 = 20_000;
 
 /// Resolution of simulated time.
 const RESOLUTION: SignedDuration = SignedDuration::from_millis(1);
+
+fn basis_of(sender: &RequestOrigin, now: Timestamp) -> Basis {
+    // A sync may have begun right before what others did within the same millisecond.
+    let since = sender.basis.min(now);
+    let since = since.saturating_sub(RESOLUTION).unwrap_or(since);
+    Basis { now, since, is_abandoned: sender.is_abandoned }
+}
+
+/// Resource, namespace and name of the object with a path. `None` for collections.
+fn object_name(path: &str) -> Option<String> {
+    let (_, path) = path.split_once("/namespaces/")?;
+    let mut parts = path.split('/');
+    let (namespace, resource, name) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(format!("{resource} {namespace}/{name}"))
+}
 
 /// The change of an event, or of `owned` in place of the object.
 fn change<'a>(event: &'a WatchEvent, owned: Option<&'a Value>) -> Option<Change<'a>> {

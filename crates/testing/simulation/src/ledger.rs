@@ -7,6 +7,8 @@ use kcm_apiserver::{Object, OwnerReference, Resource, WatchEvent};
 use kcm_invariants::Basis;
 use serde_json::Value;
 
+use crate::host::Process;
+
 /// Time that the whole seconds of a condition can hide.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
@@ -15,6 +17,18 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) struct Ledger {
     pods: BTreeMap<String, Pod>,
     objects: BTreeMap<String, TrackedObject>,
+    reads: Vec<Read>,
+}
+
+/// Read of an owner by a manager.
+#[derive(Debug)]
+struct Read {
+    /// Position of the manager and number of its life.
+    process: (usize, u32),
+    /// Name of the object, as in [`TrackedObject::name`].
+    object: String,
+    at: Timestamp,
+    revision: u64,
 }
 
 #[derive(Debug, Default)]
@@ -29,26 +43,30 @@ struct Pod {
 /// An object that owns others, or is owned.
 #[derive(Debug)]
 struct TrackedObject {
+    /// Resource, namespace and name.
     name: String,
     owner: Option<String>,
     labels: Value,
     selector: Value,
-    deleting: Option<Timestamp>,
+    deleting: Option<Deletion>,
     /// Time since which `spec.paused` is set.
     paused: Option<Timestamp>,
     /// Time of the last change of labels or owner.
     changed: Timestamp,
 }
 
-/// Cause of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A manager's write of a status.
-    Status,
-    /// Another write of a manager.
-    Object,
-    /// Anything else.
-    Others,
+/// Time and revision since which an object is being deleted or gone.
+#[derive(Debug, Clone, Copy)]
+struct Deletion {
+    since: Timestamp,
+    revision: u64,
+}
+
+/// Manager's write that caused a change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cause<'a> {
+    pub(crate) writer: &'a Process,
+    pub(crate) is_status: bool,
 }
 
 /// A rule that a manager's write can violate.
@@ -73,8 +91,21 @@ impl Rule {
 }
 
 impl Ledger {
-    /// Applies a change. Returns the rule that a manager's write violates, and a description.
-    pub(crate) fn apply(&mut self, event: &WatchEvent, basis: Basis, cause: Cause) -> Option<(Rule, String)> {
+    /// Notes that `reader` has read the object `name`: resource, namespace and name.
+    pub(crate) fn note_read(&mut self, reader: &Process, name: String, revision: u64, basis: Basis) {
+        let process = (reader.manager, reader.life);
+        self.reads.retain(|read| read.process != process || read.at >= basis.since);
+        self.reads.push(Read { process, object: name, at: basis.now, revision });
+    }
+
+    /// Applies a change. `cause` is `None` if it was not caused by a manager. Returns the rule that a manager's write
+    /// violates, and a description.
+    pub(crate) fn apply(
+        &mut self,
+        event: &WatchEvent,
+        basis: Basis,
+        cause: Option<Cause<'_>>,
+    ) -> Option<(Rule, String)> {
         let object = event.object()?;
         let is_gone = matches!(event, WatchEvent::Deleted(_));
         let resource = object.resource();
@@ -82,20 +113,20 @@ impl Ledger {
         if !is_set && !matches!(resource, Resource::PODS | Resource::DEPLOYMENTS) {
             return None;
         }
-        let is_judged = cause != Cause::Others && !is_gone;
-        let wrong_owner = if is_judged { self.wrong_owner(object, basis) } else { None };
-        let paused = if is_judged { self.created_while_paused(object, basis) } else { None };
+        let cause = cause.filter(|_| !is_gone);
+        let wrong_owner = cause.and_then(|cause| self.wrong_owner(object, cause.writer, basis));
+        let paused = cause.and_then(|_| self.created_while_paused(object, basis));
         if resource == Resource::PODS {
             self.apply_pod(object, is_gone, basis.now);
         }
-        self.apply_object(object, is_gone, basis.now);
+        self.apply_object(object, is_gone, basis.now, event.revision());
         if let Some(what) = wrong_owner {
             return Some((Rule::Ownership, what));
         }
         if let Some(what) = paused {
             return Some((Rule::Paused, what));
         }
-        let is_status = is_judged && is_set && cause == Cause::Status;
+        let is_status = is_set && cause.is_some_and(|cause| cause.is_status);
         let found = if is_status { self.wrong_status(object, basis) } else { None };
         found.map(|what| (Rule::TrueStatus, what))
     }
@@ -105,14 +136,15 @@ impl Ledger {
         self.objects.get(uid).is_none_or(|object| object.deleting.is_some())
     }
 
-    fn apply_object(&mut self, object: &Object, is_gone: bool, now: Timestamp) {
+    fn apply_object(&mut self, object: &Object, is_gone: bool, now: Timestamp, revision: u64) {
         let value = object.value();
         let (owner, labels) = (controller(object), value["metadata"]["labels"].clone());
         let old = self.objects.get(object.uid());
         let is_same = old.is_some_and(|old| old.owner == owner && old.labels == labels);
         let changed = old.filter(|_| is_same).map_or(now, |old| old.changed);
         let is_deleting = is_gone || object.is_deleting();
-        let deleting = old.and_then(|old| old.deleting).or(is_deleting.then_some(now));
+        let deleting =
+            old.and_then(|old| old.deleting).or(is_deleting.then_some(Deletion { since: now, revision }));
         let paused = old.and_then(|old| old.paused).unwrap_or(now);
         let known = TrackedObject {
             name: format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name()),
@@ -162,7 +194,7 @@ impl Ledger {
     }
 
     /// An adoption or a release that breaks the rules.
-    fn wrong_owner(&self, object: &Object, basis: Basis) -> Option<String> {
+    fn wrong_owner(&self, object: &Object, writer: &Process, basis: Basis) -> Option<String> {
         let old = self.objects.get(object.uid())?;
         let new = controller(object);
         if old.owner == new {
@@ -178,10 +210,10 @@ impl Ledger {
                 if matches && !is_old { what("is released although its labels match") } else { None }
             }
             Some(None) => what("is adopted by an owner that does not exist"),
-            Some(Some(owner)) if owner.deleting.is_some_and(|since| since < basis.since) => {
-                what("is adopted by an owner that is being deleted")
+            Some(Some(owner)) if !self.was_read(owner, writer, basis) => {
+                what("is adopted by an owner that was not read, or was being deleted")
             }
-            Some(Some(_)) if old.deleting.is_some_and(|since| since < basis.since) => {
+            Some(Some(_)) if old.deleting.is_some_and(|deletion| deletion.since < basis.since) => {
                 what("is adopted while it is being deleted")
             }
             Some(Some(owner)) if !is_old && !selects(&owner.selector, &old.labels) => {
@@ -189,6 +221,16 @@ impl Ledger {
             }
             Some(Some(_)) => None,
         }
+    }
+
+    /// `true` if `reader` has read `owner` since the state that it acts on, and before its deletion.
+    fn was_read(&self, owner: &TrackedObject, reader: &Process, basis: Basis) -> bool {
+        self.reads.iter().any(|read| {
+            read.process == (reader.manager, reader.life)
+                && read.object == owner.name
+                && read.at >= basis.since
+                && owner.deleting.is_none_or(|deletion| read.revision < deletion.revision)
+        })
     }
 
     /// A status that reports more than there was.

@@ -73,7 +73,10 @@ pub trait Observer: Send + Sync {
     /// A request was refused by a fault, or gets no response in time.
     fn failed(&self, path: &str);
 
-    /// The request that is executed next is that of `sender`.
+    /// A read of `sender` is executed next.
+    fn reads(&self, _sender: &RequestOrigin, _path: &str) {}
+
+    /// The write that is executed next is that of `sender`.
     fn begin(&self, sender: RequestOrigin);
 
     /// The request was executed.
