@@ -263,12 +263,12 @@ impl Observer for Recorder {
 
     fn failed(&self, _: &str) {}
 
-    fn begin(&self, sender: RequestOrigin) {
+    fn begin_write(&self, sender: RequestOrigin) {
         self.catch_up();
         self.state.lock().sender = Some(sender);
     }
 
-    fn finish(&self) {
+    fn finish_write(&self) {
         self.state.lock().sender = None;
     }
 

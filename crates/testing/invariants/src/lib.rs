@@ -1,6 +1,6 @@
 //! Invariants of Deployments, ReplicaSets and pods that must hold after every write of a controller manager.
 //!
-//! *Upstream counterpart:* none; the e2e tests of `test/e2e/apps` check some of them with a watch.
+//! *Upstream counterpart:* none; the e2e tests in `test/e2e/apps` check some of them.
 //!
 //! [`Invariants`] receives every change of the cluster in order, and every request of the manager. Its model of the cluster
 //! is built from these only.

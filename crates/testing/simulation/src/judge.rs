@@ -15,6 +15,7 @@ use kcm_invariants::{Basis, Change, Entry, Invariant, Invariants, Violation};
 pub(crate) use kcm_simulation::Finding;
 pub(crate) use kcm_simulation::engine::observer::{Observer, RequestOrigin, START_MILLISECOND};
 use kcm_simulation::engine::observer::{log_line, watch};
+use kcm_simulation::engine::step::namespaced_object;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -142,20 +143,24 @@ impl Observer for Judge {
         self.state.lock().failed.insert(path.to_owned());
     }
 
-    fn reads(&self, sender: &RequestOrigin, path: &str) {
-        let Some(name) = object_name(path) else { return };
+    fn begin_read(&self, sender: &RequestOrigin, path: &str) {
+        let Some((resource, namespace, name)) = namespaced_object(path) else { return };
+        if !matches!(resource, "deployments" | "replicasets" | "replicationcontrollers") {
+            return;
+        }
         self.catch_up();
         let mut state = self.state.lock();
         let revision = state.watcher.as_ref().map_or(0, Watcher::revision);
-        state.ledger.note_read(&sender.process, name, revision, basis_of(sender, self.clock.now()));
+        let owner = format!("{resource} {namespace}/{name}");
+        state.ledger.note_read(&sender.process, owner, revision, basis_of(sender, self.clock.now()));
     }
 
-    fn begin(&self, sender: RequestOrigin) {
+    fn begin_write(&self, sender: RequestOrigin) {
         self.catch_up();
         self.state.lock().sender = Some(sender);
     }
 
-    fn finish(&self) {
+    fn finish_write(&self) {
         self.state.lock().sender = None;
     }
 
@@ -454,14 +459,6 @@ fn basis_of(sender: &RequestOrigin, now: Timestamp) -> Basis {
     let since = sender.basis.min(now);
     let since = since.saturating_sub(RESOLUTION).unwrap_or(since);
     Basis { now, since, is_abandoned: sender.is_abandoned }
-}
-
-/// Resource, namespace and name of the object with a path. `None` for collections.
-fn object_name(path: &str) -> Option<String> {
-    let (_, path) = path.split_once("/namespaces/")?;
-    let mut parts = path.split('/');
-    let (namespace, resource, name) = (parts.next()?, parts.next()?, parts.next()?);
-    Some(format!("{resource} {namespace}/{name}"))
 }
 
 /// The change of an event, or of `owned` in place of the object.

@@ -7,7 +7,7 @@ use kcm_apiserver::{Object, OwnerReference, Resource, WatchEvent};
 use kcm_invariants::Basis;
 use serde_json::Value;
 
-use crate::host::Process;
+use crate::host::{Process, ProcessId};
 
 /// Time that the whole seconds of a condition can hide.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
@@ -20,11 +20,11 @@ pub(crate) struct Ledger {
     reads: Vec<Read>,
 }
 
-/// Read of an owner by a manager.
+/// Read of a Deployment, ReplicaSet or ReplicationController by a manager.
 #[derive(Debug)]
 struct Read {
-    /// Position of the manager and number of its life.
-    process: (usize, u32),
+    /// Reader.
+    process: ProcessId,
     /// Name of the object, as in [`TrackedObject::name`].
     object: String,
     at: Timestamp,
@@ -43,6 +43,8 @@ struct Pod {
 /// An object that owns others, or is owned.
 #[derive(Debug)]
 struct TrackedObject {
+    /// Revision since which the object exists.
+    created: u64,
     /// Resource, namespace and name.
     name: String,
     owner: Option<String>,
@@ -91,9 +93,9 @@ impl Rule {
 }
 
 impl Ledger {
-    /// Notes that `reader` has read the object `name`: resource, namespace and name.
+    /// Notes that `reader` reads the object `name`: resource, namespace and name.
     pub(crate) fn note_read(&mut self, reader: &Process, name: String, revision: u64, basis: Basis) {
-        let process = (reader.manager, reader.life);
+        let process = reader.id();
         self.reads.retain(|read| read.process != process || read.at >= basis.since);
         self.reads.push(Read { process, object: name, at: basis.now, revision });
     }
@@ -147,6 +149,7 @@ impl Ledger {
             old.and_then(|old| old.deleting).or(is_deleting.then_some(Deletion { since: now, revision }));
         let paused = old.and_then(|old| old.paused).unwrap_or(now);
         let known = TrackedObject {
+            created: old.map_or(revision, |old| old.created),
             name: format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name()),
             owner,
             labels,
@@ -223,12 +226,14 @@ impl Ledger {
         }
     }
 
-    /// `true` if `reader` has read `owner` since the state that it acts on, and before its deletion.
+    /// `true` if `reader` has read `owner` since the state that it acts on, when the owner was not being deleted. The read may be
+    /// that of another sync.
     fn was_read(&self, owner: &TrackedObject, reader: &Process, basis: Basis) -> bool {
         self.reads.iter().any(|read| {
-            read.process == (reader.manager, reader.life)
+            read.process == reader.id()
                 && read.object == owner.name
                 && read.at >= basis.since
+                && read.revision >= owner.created
                 && owner.deleting.is_none_or(|deletion| read.revision < deletion.revision)
         })
     }

@@ -99,6 +99,9 @@ impl Count {
     }
 }
 
+/// Position of a manager, and number of the life of its process.
+pub type ProcessId = (usize, u32);
+
 /// One life of a manager.
 pub struct Process {
     /// Position of the manager.
@@ -160,6 +163,11 @@ struct WatchedCollections {
 }
 
 impl Process {
+    /// Returns the identity.
+    pub fn id(&self) -> ProcessId {
+        (self.manager, self.life)
+    }
+
     pub fn new(manager: usize, life: u32, host: &Arc<Host>, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             manager,
@@ -261,7 +269,7 @@ impl Process {
         }
     }
 
-    /// The oldest state that a write sent at `now` may be based on.
+    /// The oldest state that a request sent at `now` may be based on.
     pub fn basis(&self, now: Timestamp) -> Timestamp {
         let views = self.views.lock();
         let busy = views.busy.values().map(|(_, since)| *since);

@@ -151,12 +151,12 @@ impl Network {
         let Some((service, _)) = self.front_end(&sender.process) else { return Err(broken()) };
         // The server executes a write without waiting, so no other request comes between.
         if request.method().is_safe() {
-            self.observer.reads(&sender, request.uri().path());
+            self.observer.begin_read(&sender, request.uri().path());
             return self.read(service, request).await;
         }
-        self.observer.begin(sender);
+        self.observer.begin_write(sender);
         let response = service.clone().call(request).await;
-        self.observer.finish();
+        self.observer.finish_write();
         Ok(response?)
     }
 

@@ -73,14 +73,14 @@ pub trait Observer: Send + Sync {
     /// A request was refused by a fault, or gets no response in time.
     fn failed(&self, path: &str);
 
-    /// A read of `sender` is executed next.
-    fn reads(&self, _sender: &RequestOrigin, _path: &str) {}
+    /// The read that is executed next is that of `sender`. Others may be executed before its end.
+    fn begin_read(&self, _sender: &RequestOrigin, _path: &str) {}
 
     /// The write that is executed next is that of `sender`.
-    fn begin(&self, sender: RequestOrigin);
+    fn begin_write(&self, sender: RequestOrigin);
 
-    /// The request was executed.
-    fn finish(&self);
+    /// The write was executed.
+    fn finish_write(&self);
 
     /// Takes in what others have done.
     fn catch_up(&self);

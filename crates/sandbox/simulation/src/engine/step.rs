@@ -31,6 +31,15 @@ pub fn verb_and_resource(method: &Method, path: &str) -> Option<(&'static str, S
     Some((verb, format!("{resource}{part}")))
 }
 
+/// Plural resource name, namespace and name of the object that a path names. `None` for collections, subresources and objects
+/// without a namespace.
+pub fn namespaced_object(path: &str) -> Option<(&str, &str, &str)> {
+    let (_, path) = path.split_once("/namespaces/")?;
+    let mut words = path.split('/');
+    let (namespace, resource, name) = (words.next()?, words.next()?, words.next()?);
+    words.next().is_none().then_some((resource, namespace, name))
+}
+
 /// Name and kind of the step of a request. `None` if nothing depends on the request.
 pub fn request_step(manager: usize, method: &Method, path: &str) -> Option<(String, StepKind)> {
     let (verb, resource) = verb_and_resource(method, path)?;
@@ -68,5 +77,20 @@ mod tests {
             assert_eq!(request_step(0, &method, path), Some((name.to_owned(), kind)), "{path}");
         }
         assert_eq!(request_step(0, &Method::POST, "/api/v1/namespaces/n/events"), None);
+    }
+
+    #[test]
+    fn only_objects_have_a_name() {
+        let of = namespaced_object;
+        assert_eq!(of("/apis/apps/v1/namespaces/n/replicasets/r"), Some(("replicasets", "n", "r")));
+        assert_eq!(of("/api/v1/namespaces/n/pods/p"), Some(("pods", "n", "p")));
+        for path in [
+            "/apis/apps/v1/namespaces/n/replicasets",
+            "/apis/apps/v1/namespaces/n/replicasets/r/status",
+            "/apis/apps/v1/replicasets",
+            "/api/v1/namespaces/n",
+        ] {
+            assert_eq!(of(path), None, "{path}");
+        }
     }
 }
