@@ -62,7 +62,10 @@ mod finds {
     fn event_that_is_never_seen() {
         let failure = simulation(wrong::without_finalizer).surprises(1).unwrap().unwrap();
         assert_eq!(failure.outcome.rules(), ["left-behind"], "{failure}");
-        assert!(PAGE.contains(&failure.scenario.to_text()), "{failure}");
+        let (outcome, log) = (&failure.outcome, failure.outcome.log.join("\n"));
+        for part in [outcome.to_string(), failure.scenario.to_text(), log] {
+            assert!(PAGE.contains(&part), "{failure}");
+        }
     }
 
     #[test]

@@ -98,10 +98,15 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         let scenario = self.scenario.clone();
         let mut outcome = self.run_once(&scenario)?;
         outcome.findings.extend(self.repeat(&scenario)?);
+        // All other rules hold for an operator that does nothing.
+        if outcome.writes == 0 && outcome.has_no_findings() && self.applies("inactive") {
+            let what = "the operator writes nothing".to_owned();
+            outcome.findings.push(Finding { rule: "inactive".to_owned(), what });
+        }
         Ok(Failure::of(scenario, outcome))
     }
 
-    /// Runs the scenario with the faults of each seed. Returns the first violation, shrunk.
+    /// Runs the scenario with the faults of each seed. Returns the first violation, shrunk: a test compares the result with `None`.
     ///
     /// # Errors
     ///
@@ -116,7 +121,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         found.map(|(scenario, outcome)| self.shrunk(scenario, &outcome)).transpose()
     }
 
-    /// Runs every schedule of the scenario with at most `surprises`. Returns the first violation, shrunk.
+    /// Runs every schedule of the scenario with at most `surprises`. Returns the first violation, shrunk: a test compares the result
+    /// with `None`.
     ///
     /// # Errors
     ///

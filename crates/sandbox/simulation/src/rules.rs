@@ -11,6 +11,7 @@ use crate::{engine::outcome::Outcome, world::Write};
 pub const RULES: &[&str] = &[
     "action",
     "converged",
+    "inactive",
     "silence",
     "equal-effect",
     "left-behind",
@@ -137,7 +138,7 @@ fn make_stable(value: &mut Value) {
 }
 
 fn is_time(text: &str) -> bool {
-    text.len() >= 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok()
+    text.len() >= 20 && text.parse::<jiff::Timestamp>().is_ok()
 }
 
 /// Compares an outcome with that of the run without faults.

@@ -75,7 +75,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
             None => "missing".to_owned(),
         };
         let first = (0..count).find(|number| one.requests.get(*number) != other.requests.get(*number));
-        Ok(first.filter(|_| !self.disabled.contains("deterministic")).map(|number| Finding {
+        Ok(first.filter(|_| self.applies("deterministic")).map(|number| Finding {
             rule: "deterministic".to_owned(),
             what: format!(
                 "request {} of the first run is {}, and that of the second run is {}",
@@ -98,6 +98,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         scenario: &Scenario,
         guide: Option<Guide>,
     ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
+        self.check_rules()?;
         // Jitter of kube-rs. It is drawn from the generator of the thread.
         fastrand::seed(scenario.seed);
         let runtime =
@@ -289,7 +290,7 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
             }
             let is_late = self.clock.monotonic() > deadline;
             let is_writing = self.recorder.writes() > before;
-            let writing = (is_writing && (!is_late || self.applies("converged")))
+            let writing = (is_writing && (!is_late || self.simulation.applies("converged")))
                 .then(|| ("converged", "the operator is still writing".to_owned()));
             let Some((rule, what)) = writing.or_else(|| self.unfinished()) else { return !is_writing };
             if is_late {
@@ -299,14 +300,9 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
         }
     }
 
-    /// `true` unless the rule was removed.
-    fn applies(&self, rule: &str) -> bool {
-        !self.simulation.disabled.contains(rule)
-    }
-
     /// Violation of a rule for the end.
     fn unfinished(&self) -> Option<(&str, String)> {
-        let ready = rules::unfinished(&self.world.server).filter(|_| self.applies("converged"));
+        let ready = rules::unfinished(&self.world.server).filter(|_| self.simulation.applies("converged"));
         let ready = ready.map(|what| ("converged", what));
         let mut own = self.simulation.end_rules.iter();
         ready.or_else(|| own.find_map(|(name, rule)| Some((&**name, rule(&self.world)?))))

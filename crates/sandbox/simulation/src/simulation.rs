@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    RULES, SimulationError,
     engine::{
         managers::{Execution, ManagerProgram},
         network::ProcessConnection,
@@ -147,7 +148,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         self
     }
 
-    /// Removes a [rule](crate::RULES) that does not hold for the operator.
+    /// Removes a [rule](crate::RULES) that does not hold for the operator. A run fails if there is no such rule.
     #[must_use]
     pub fn without_rule(mut self, name: &str) -> Self {
         self.disabled.insert(name.to_owned());
@@ -164,6 +165,22 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     #[must_use]
     pub fn share(self, share: usize) -> Self {
         Self { share, ..self }
+    }
+
+    /// `true` unless the rule was removed.
+    pub(crate) fn applies(&self, rule: &str) -> bool {
+        !self.disabled.contains(rule)
+    }
+
+    /// Checks the names of removed rules.
+    pub(crate) fn check_rules(&self) -> Result<(), SimulationError> {
+        let own =
+            self.write_rules.iter().map(|(name, _)| name).chain(self.end_rules.iter().map(|(name, _)| name));
+        let known: BTreeSet<&str> = own.map(String::as_str).chain(RULES.iter().copied()).collect();
+        match self.disabled.iter().find(|name| !known.contains(name.as_str())) {
+            Some(unknown) => Err(SimulationError::UnknownRule(unknown.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Program of a run.

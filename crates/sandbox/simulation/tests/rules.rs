@@ -86,6 +86,20 @@ fn surprise_of_a_file_that_happens_violates_a_rule() {
 }
 
 #[test]
+fn operator_that_writes_nothing_violates_a_rule() {
+    let simulation = || Simulation::new(|_| std::future::pending::<()>());
+    let failure = simulation().calm().unwrap().unwrap();
+    assert_eq!(failure.outcome.rules(), ["inactive"], "{failure}");
+    assert_eq!(simulation().without_rule("inactive").calm().unwrap(), None);
+}
+
+#[test]
+fn removed_rule_must_exist() {
+    let error = simulation().without_rule("equal_effect").calm().unwrap_err();
+    assert_eq!(error.to_string(), "no rule has the name \"equal_effect\"");
+}
+
+#[test]
 fn panic_violates_a_rule() {
     async fn operator() {
         panic!("no configuration");

@@ -126,7 +126,11 @@ impl Network {
         let hits = |fault: &&RequestFault<Arc<dyn RequestSelector>>| {
             process.random.below(1000) < fault.per_mille.into()
         };
-        self.faults.iter().filter(due).find(hits).map(|fault| fault.effect)
+        let effect = self.faults.iter().filter(due).find(hits)?.effect;
+        if !is_watch {
+            self.observer.note(&format!("{process:?} {} {}: {effect:?}", request.method, request.uri.path()));
+        }
+        Some(effect)
     }
 
     /// Returns the outcome of a step if it is not the default.
@@ -135,7 +139,9 @@ impl Network {
             return None;
         }
         self.observer.catch_up();
-        self.choices.choose(step, kind).and_then(Alternative::effect)
+        let effect = self.choices.choose(step, kind).and_then(Alternative::effect)?;
+        self.observer.note(&format!("{step}: {effect:?}"));
+        Some(effect)
     }
 
     /// `true` if a timer that is due expires later.
@@ -253,7 +259,10 @@ impl ProcessConnection {
             }
             let path = parts.uri.path().to_owned();
             let Some((service, lag)) = network.front_end(process) else { return Err(broken()) };
-            network.observer.note(&format!("{process:?} watches {path}, {effect:?}, lag {:?}", lag.get()));
+            let fault = effect.map(|effect| format!(": {effect:?}")).unwrap_or_default();
+            let lag_now = Some(lag.get()).filter(|lag| !lag.is_zero());
+            let late = lag_now.map(|lag| format!(", {lag:?} late")).unwrap_or_default();
+            network.observer.note(&format!("{process:?} watches {path}{late}{fault}"));
             let response = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
             return Ok(self.watch(&path, response, effect, lag));
         }

@@ -41,6 +41,9 @@ pub enum SimulationError {
     /// The API server has refused an object that exists from the start.
     #[error("failed to set up the cluster: {0}")]
     Cluster(#[from] ApiStatus),
+    /// A rule was removed that does not exist.
+    #[error("no rule has the name {0:?}")]
+    UnknownRule(String),
     /// The controllers cannot be built.
     #[error("failed to build the controllers: {0}")]
     Controllers(String),
