@@ -160,3 +160,22 @@ pub(crate) fn compare(outcome: &mut Outcome, calm: &Outcome) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn times_uids_and_generations_are_not_compared() {
+        let mut value = json!({
+            "uid": "1", "observedGeneration": 2, "count": 3,
+            "times": ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456+00:00", "2026"],
+        });
+        make_stable(&mut value);
+        let stable =
+            json!({"uid": null, "observedGeneration": null, "count": 3, "times": ["TIME", "TIME", "2026"]});
+        assert_eq!(value, stable);
+    }
+}

@@ -1,13 +1,20 @@
 //! Rules that apply to every operator, and simulations without some of them.
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
-use std::time::Duration;
+use std::{
+    future::pending,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
-use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::ConfigMap},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kcm_simulation::{Action, Scenario, Simulation};
 use kube_client::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -58,7 +65,7 @@ async fn create_once(client: Client) {
         ..ConfigMap::default()
     };
     let _ = Api::<ConfigMap>::namespaced(client, "shop").create(&PostParams::default(), &map).await;
-    std::future::pending::<()>().await;
+    pending::<()>().await;
 }
 
 #[test]
@@ -85,9 +92,121 @@ fn surprise_of_a_file_that_happens_violates_a_rule() {
         .check_scenario(&Scenario::parse(text).unwrap());
 }
 
+/// Applies a ConfigMap with a value.
+async fn apply(client: &Client, value: &str) {
+    let patch = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"value": value},
+    });
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "shop");
+    api.patch("a", &PatchParams::apply("test"), &Patch::Apply(patch)).await.unwrap();
+}
+
+/// Rules that an operator violates in the run without faults.
+fn violated<F>(operator: impl Fn(Client) -> F + Send + Sync + 'static) -> Vec<String>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": "web"}]},
+            },
+        },
+    });
+    let simulation = Simulation::new(move |process| operator(process.kube_client()));
+    let failure = simulation.namespace("shop").object(deployment).calm().unwrap();
+    failure
+        .map(|failure| failure.outcome.rules().into_iter().map(str::to_owned).collect())
+        .unwrap_or_default()
+}
+
+/// Writes generations as observed, after a change that sets the generation to 2.
+async fn observe(client: Client, generations: &[i64]) {
+    let api: Api<Deployment> = Api::namespaced(client, "shop");
+    let scale = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    api.patch("web", &PatchParams::default(), &scale).await.unwrap();
+    for generation in generations {
+        let patch = Patch::Merge(json!({"status": {"observedGeneration": generation}}));
+        api.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    }
+    pending::<()>().await;
+}
+
+#[test]
+fn status_that_is_ahead_or_goes_back_violates_a_rule() {
+    assert!(violated(|client| observe(client, &[1, 2])).is_empty());
+    assert_eq!(violated(|client| observe(client, &[3])), ["status-ahead"]);
+    assert_eq!(violated(|client| observe(client, &[2, 1])), ["status-back"]);
+}
+
+#[test]
+fn late_write_violates_a_rule() {
+    async fn operator(client: Client) {
+        for value in 0_u32.. {
+            apply(&client, &value.to_string()).await;
+            tokio::time::sleep(Duration::from_secs(45)).await;
+        }
+    }
+    assert_eq!(violated(operator), ["silence"]);
+}
+
+#[test]
+fn write_after_the_end_of_a_lease_violates_a_rule() {
+    async fn operator(client: Client) {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "operator"},
+            "spec": {
+                "holderIdentity": "one", "leaseDurationSeconds": 15,
+                "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+            },
+        });
+        let api: Api<Lease> = Api::namespaced(client.clone(), "shop");
+        api.patch("operator", &PatchParams::apply("test"), &Patch::Apply(lease)).await.unwrap();
+        apply(&client, "in time").await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        apply(&client, "late").await;
+        pending::<()>().await;
+    }
+    assert_eq!(violated(operator), ["lease"]);
+}
+
+#[test]
+fn requests_that_differ_between_runs_violate_a_rule() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    async fn operator(client: Client) {
+        apply(&client, &RUNS.fetch_add(1, Ordering::Relaxed).to_string()).await;
+        pending::<()>().await;
+    }
+    assert_eq!(violated(operator), ["deterministic"]);
+}
+
+#[test]
+fn repeated_creation_violates_a_rule() {
+    async fn operator(client: Client) {
+        let api: Api<ConfigMap> = Api::namespaced(client, "shop");
+        if api.list(&ListParams::default().labels("app=web")).await.is_ok_and(|list| list.items.is_empty()) {
+            let map: ConfigMap = serde_json::from_value(json!({
+                "metadata": {"generateName": "a-", "labels": {"app": "web"}},
+            }))
+            .unwrap();
+            while api.create(&PostParams::default(), &map).await.is_err() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        pending::<()>().await;
+    }
+    let simulation = Simulation::new(|process| operator(process.kube_client())).namespace("shop");
+    let scenario = "{end: 1000, surprises: [{step: m0 create configmaps, nth: 1, becomes: loseResponse}]}";
+    let outcome = simulation.run(&Scenario::parse(scenario).unwrap()).unwrap();
+    assert_eq!(outcome.rules(), ["created-twice", "left-behind"], "{outcome}");
+}
+
 #[test]
 fn operator_that_writes_nothing_violates_a_rule() {
-    let simulation = || Simulation::new(|_| std::future::pending::<()>());
+    let simulation = || Simulation::new(|_| pending::<()>());
     let failure = simulation().calm().unwrap().unwrap();
     assert_eq!(failure.outcome.rules(), ["inactive"], "{failure}");
     assert_eq!(simulation().without_rule("inactive").calm().unwrap(), None);
