@@ -108,13 +108,14 @@ impl Action {
         Self::Create { object: serde_json::to_value(object).expect("the object can be serialized") }
     }
 
-    /// Applies a JSON merge patch.
+    /// Applies a JSON merge patch. `kind` is that of a resource, with its group if several groups have the kind:
+    /// `Service.serving.knative.dev`.
     pub fn patch(kind: &str, namespace: &str, name: &str, patch: Value) -> Self {
         let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
         Self::Patch { kind, namespace, name, status: false, patch }
     }
 
-    /// Deletes an object.
+    /// Deletes an object. `kind` is as in [`patch`](Self::patch).
     pub fn delete(kind: &str, namespace: &str, name: &str) -> Self {
         let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
         Self::Delete { kind, namespace, name, foreground: false }
@@ -136,13 +137,13 @@ impl Action {
                 server.update(resource, namespace, object, &options)?;
             }
             Self::Patch { kind, namespace, name, status, patch } => {
-                let (resource, part) = (resource(server, "", kind)?, status.then_some(Subresource::Status));
+                let (resource, part) = (resource(server, kind)?, status.then_some(Subresource::Status));
                 server.patch(resource, namespace, name, part, Patch::merge(patch.clone()), &options)?;
             }
             Self::Delete { kind, namespace, name, foreground } => {
                 let propagation = foreground.then_some(DeletionPropagation::Foreground);
                 let options = DeleteOptions { propagation, ..DeleteOptions::default() };
-                server.delete(resource(server, "", kind)?, namespace, name, &options)?;
+                server.delete(resource(server, kind)?, namespace, name, &options)?;
             }
         }
         Ok(())
@@ -171,16 +172,20 @@ impl fmt::Display for Action {
 fn address<'a>(server: &ApiServer, object: &'a Value) -> Result<(Resource, &'a str, &'a str), ApiStatus> {
     let text = |value: &'a Value| value.as_str().unwrap_or_default();
     let metadata = &object["metadata"];
-    let resource = resource(server, text(&object["apiVersion"]), text(&object["kind"]))?;
+    let group = text(&object["apiVersion"]).split_once('/').map_or("", |(group, _)| group);
+    let resource = resource_in(server, text(&object["kind"]), Some(group))?;
     Ok((resource, text(&metadata["namespace"]), text(&metadata["name"])))
 }
 
-/// Resource of a kind. An empty API version is that of any resource of the kind.
-pub(crate) fn resource(server: &ApiServer, api_version: &str, kind: &str) -> Result<Resource, ApiStatus> {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let is_same = |resource: &Resource| {
-        resource.kind() == kind && (api_version.is_empty() || resource.group() == group)
-    };
+/// Resource of a kind, which may have a group: `KIND.GROUP`.
+pub(crate) fn resource(server: &ApiServer, kind: &str) -> Result<Resource, ApiStatus> {
+    let (name, group) = kind.split_once('.').map_or((kind, None), |(name, group)| (name, Some(group)));
+    resource_in(server, name, group)
+}
+
+/// Resource of a kind in a group, or in any.
+fn resource_in(server: &ApiServer, kind: &str, group: Option<&str>) -> Result<Resource, ApiStatus> {
+    let is_same = |one: &Resource| one.kind() == kind && group.is_none_or(|group| one.group() == group);
     let found = server.resources().into_iter().find(is_same);
     found.ok_or_else(|| ApiStatus::new(StatusReason::NotFound, format!("no resource of kind {kind}")))
 }

@@ -16,15 +16,15 @@ pub struct World<X> {
 }
 
 impl<X> World<X> {
-    /// Object of a kind. `namespace` is `""` for cluster-scoped kinds. `None` also for an unknown kind.
+    /// Object of a kind, which may have a group: `KIND.GROUP`. `namespace` is `""` for cluster-scoped kinds. `None` also for an unknown kind.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        self.server.get(resource(&self.server, "", kind).ok()?, namespace, name).ok()
+        self.server.get(resource(&self.server, kind).ok()?, namespace, name).ok()
     }
 
     /// All objects of a kind. None for an unknown kind.
     pub fn objects(&self, kind: &str) -> Vec<Arc<Object>> {
         let list = |resource| self.server.list(resource, None, &ListOptions::default());
-        let objects = resource(&self.server, "", kind).and_then(list);
+        let objects = resource(&self.server, kind).and_then(list);
         objects.map(|list| list.items).unwrap_or_default()
     }
 }

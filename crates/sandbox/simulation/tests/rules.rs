@@ -42,7 +42,9 @@ fn rules_for_the_end_apply_to_an_operator_that_always_writes() {
     let failure = simulation().calm().unwrap().unwrap();
     assert_eq!(failure.outcome.rules(), ["converged"], "{failure}");
     let simulation = simulation().without_rule("converged").end_rule("beats", |world| {
-        world.object("ConfigMap", "shop", "heartbeat").is_some().then(|| "there is a heartbeat".to_owned())
+        let is_of = |kind| world.object(kind, "shop", "heartbeat").is_some();
+        let groups = [is_of("ConfigMap."), is_of("ConfigMap.apps")];
+        (is_of("ConfigMap") && groups == [true, false]).then(|| "there is a heartbeat".to_owned())
     });
     let failure = simulation.calm().unwrap().unwrap();
     assert_eq!(failure.outcome.rules(), ["beats"], "{failure}");
