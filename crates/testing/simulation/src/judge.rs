@@ -14,8 +14,10 @@ use kcm_clock::Clock;
 use kcm_invariants::{Basis, Change, Entry, Invariant, Invariants, Violation};
 pub(crate) use kcm_simulation::Finding;
 pub(crate) use kcm_simulation::engine::observer::{Observer, RequestOrigin, START_MILLISECOND};
-use kcm_simulation::engine::observer::{log_line, watch};
-use kcm_simulation::engine::step::namespaced_object;
+use kcm_simulation::engine::{
+    observer::{log_line, watch},
+    step::namespaced_object,
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -23,7 +25,7 @@ use tokio::sync::Notify;
 use crate::{
     choices::Choices,
     host::Process,
-    ledger::{Cause, Ledger, Rule},
+    ledger::{Cause, Ledger, Rule, full_name},
     scenario::{Incident, Scenario},
     webhooks::RemovedOwners,
 };
@@ -56,7 +58,7 @@ struct State {
     failed: BTreeSet<String>,
     /// Pods that managers have created, by namespace and name.
     pods: BTreeSet<String>,
-    /// Time of the last change of each object, by resource, namespace and name.
+    /// Time of the last change of each object, by [`full_name`].
     touched: BTreeMap<String, Timestamp>,
     /// Time of the last change of each Deployment by a manager.
     changed: BTreeMap<String, Timestamp>,
@@ -151,7 +153,7 @@ impl Observer for Judge {
         self.catch_up();
         let mut state = self.state.lock();
         let revision = state.watcher.as_ref().map_or(0, Watcher::revision);
-        let owner = format!("{resource} {namespace}/{name}");
+        let owner = full_name(resource, namespace, name);
         state.ledger.note_read(&sender.process, owner, revision, basis_of(sender, self.clock.now()));
     }
 
@@ -367,7 +369,7 @@ impl State {
 
     fn touch(&mut self, event: &WatchEvent, now: Timestamp) {
         if let Some(object) = event.object() {
-            let key = format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name());
+            let key = full_name(object.resource().plural(), object.namespace(), object.name());
             self.touched.insert(key, now);
         }
     }
@@ -386,7 +388,7 @@ impl State {
             let path = format!("/{}/{what}", write.namespace);
             self.failed.iter().any(|failed| failed.contains(&path))
         };
-        let key = format!("{} {}/{}", write.resource, write.namespace, write.name);
+        let key = full_name(&write.resource, &write.namespace, &write.name);
         let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
         let is_old = basis.since.saturating_add(RESOLUTION).is_ok_and(|seen| seen < basis.now);
         match violation.invariant {
@@ -454,6 +456,7 @@ const MAX_WRITES: u64 = 20_000;
 /// Resolution of simulated time.
 const RESOLUTION: SignedDuration = SignedDuration::from_millis(1);
 
+/// Basis of a request that is executed at `now`.
 fn basis_of(sender: &RequestOrigin, now: Timestamp) -> Basis {
     // A sync may have begun right before what others did within the same millisecond.
     let since = sender.basis.min(now);

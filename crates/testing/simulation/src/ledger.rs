@@ -25,7 +25,7 @@ pub(crate) struct Ledger {
 struct Read {
     /// Reader.
     process: ProcessId,
-    /// Name of the object, as in [`TrackedObject::name`].
+    /// [`full_name`] of the object.
     object: String,
     at: Timestamp,
     revision: u64,
@@ -45,7 +45,7 @@ struct Pod {
 struct TrackedObject {
     /// Revision since which the object exists.
     created: u64,
-    /// Resource, namespace and name.
+    /// [`full_name`].
     name: String,
     owner: Option<String>,
     labels: Value,
@@ -93,11 +93,11 @@ impl Rule {
 }
 
 impl Ledger {
-    /// Notes that `reader` reads the object `name`: resource, namespace and name.
-    pub(crate) fn note_read(&mut self, reader: &Process, name: String, revision: u64, basis: Basis) {
+    /// Notes that `reader` reads the object with a [`full_name`].
+    pub(crate) fn note_read(&mut self, reader: &Process, object: String, revision: u64, basis: Basis) {
         let process = reader.id();
         self.reads.retain(|read| read.process != process || read.at >= basis.since);
-        self.reads.push(Read { process, object: name, at: basis.now, revision });
+        self.reads.push(Read { process, object, at: basis.now, revision });
     }
 
     /// Applies a change. `cause` is `None` if it was not caused by a manager. Returns the rule that a manager's write
@@ -150,7 +150,7 @@ impl Ledger {
         let paused = old.and_then(|old| old.paused).unwrap_or(now);
         let known = TrackedObject {
             created: old.map_or(revision, |old| old.created),
-            name: format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name()),
+            name: full_name(object.resource().plural(), object.namespace(), object.name()),
             owner,
             labels,
             selector: value["spec"]["selector"].clone(),
@@ -264,6 +264,11 @@ impl Ledger {
         }
         None
     }
+}
+
+/// Resource, namespace and name of an object.
+pub(crate) fn full_name(resource: &str, namespace: &str, name: &str) -> String {
+    format!("{resource} {namespace}/{name}")
 }
 
 fn controller(object: &Object) -> Option<String> {
