@@ -89,7 +89,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     pub(crate) fn compare(&self, scenario: &Scenario, outcome: &mut Outcome, calm: &Outcome) {
         if !scenario.has_restore() {
             rules::compare(outcome, calm);
-            outcome.findings.retain(|finding| !self.disabled.contains(&finding.rule));
+            outcome.findings.retain(|finding| self.applies(&finding.rule));
         }
     }
 

@@ -174,10 +174,12 @@ impl<X: Send + Sync + 'static> Simulation<X> {
 
     /// Checks the names of removed rules.
     pub(crate) fn check_rules(&self) -> Result<(), SimulationError> {
-        let own =
-            self.write_rules.iter().map(|(name, _)| name).chain(self.end_rules.iter().map(|(name, _)| name));
-        let known: BTreeSet<&str> = own.map(String::as_str).chain(RULES.iter().copied()).collect();
-        match self.disabled.iter().find(|name| !known.contains(name.as_str())) {
+        let is_rule = |name: &String| {
+            RULES.contains(&name.as_str())
+                || self.write_rules.iter().any(|(own, _)| own == name)
+                || self.end_rules.iter().any(|(own, _)| own == name)
+        };
+        match self.disabled.iter().find(|name| !is_rule(name)) {
             Some(unknown) => Err(SimulationError::UnknownRule(unknown.clone())),
             None => Ok(()),
         }

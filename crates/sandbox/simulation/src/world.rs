@@ -16,7 +16,8 @@ pub struct World<X> {
 }
 
 impl<X> World<X> {
-    /// Object of a kind, which may have a group: `KIND.GROUP`. `namespace` is `""` for cluster-scoped kinds. `None` also for an unknown kind.
+    /// Object of a kind, which may have a group: `KIND.GROUP`. `namespace` is `""` for cluster-scoped kinds. `None` also for an
+    /// unknown kind.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.server.get(resource(&self.server, kind).ok()?, namespace, name).ok()
     }

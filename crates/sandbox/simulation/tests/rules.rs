@@ -18,21 +18,25 @@ use kube_client::{
 };
 use serde_json::json;
 
-/// Writes a ConfigMap each ten seconds, with another value each time.
-async fn heartbeat(client: Client) {
-    let api: Api<ConfigMap> = Api::namespaced(client, "shop");
+/// Applies the ConfigMap `heartbeat` with a value.
+async fn apply(client: &Client, beat: &str) {
+    let patch = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "heartbeat"}, "data": {"beat": beat},
+    });
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "shop");
+    api.patch("heartbeat", &PatchParams::apply("test"), &Patch::Apply(patch)).await.unwrap();
+}
+
+/// Writes the ConfigMap at an interval in seconds, with another value each time.
+async fn heartbeat(client: Client, interval: u64) {
     for beat in 0_u32.. {
-        let patch = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "heartbeat"},
-            "data": {"beat": beat.to_string()},
-        });
-        api.patch("heartbeat", &PatchParams::apply("test"), &Patch::Apply(patch)).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        apply(&client, &beat.to_string()).await;
+        tokio::time::sleep(Duration::from_secs(interval)).await;
     }
 }
 
 fn simulation() -> Simulation {
-    Simulation::new(|process| heartbeat(process.kube_client()))
+    Simulation::new(|process| heartbeat(process.kube_client(), 10))
         .namespace("shop")
         .converges_within(Duration::from_secs(60))
 }
@@ -94,15 +98,6 @@ fn surprise_of_a_file_that_happens_violates_a_rule() {
         .check_scenario(&Scenario::parse(text).unwrap());
 }
 
-/// Applies a ConfigMap with a value.
-async fn apply(client: &Client, value: &str) {
-    let patch = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"value": value},
-    });
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "shop");
-    api.patch("a", &PatchParams::apply("test"), &Patch::Apply(patch)).await.unwrap();
-}
-
 /// Rules that an operator violates in the run without faults.
 fn violated<F>(operator: impl Fn(Client) -> F + Send + Sync + 'static) -> Vec<String>
 where
@@ -146,13 +141,7 @@ fn status_that_is_ahead_or_goes_back_violates_a_rule() {
 
 #[test]
 fn late_write_violates_a_rule() {
-    async fn operator(client: Client) {
-        for value in 0_u32.. {
-            apply(&client, &value.to_string()).await;
-            tokio::time::sleep(Duration::from_secs(45)).await;
-        }
-    }
-    assert_eq!(violated(operator), ["silence"]);
+    assert_eq!(violated(|client| heartbeat(client, 45)), ["silence"]);
 }
 
 #[test]

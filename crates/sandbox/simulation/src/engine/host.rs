@@ -163,11 +163,6 @@ struct WatchedCollections {
 }
 
 impl Process {
-    /// Returns the identity.
-    pub fn id(&self) -> ProcessId {
-        (self.manager, self.life)
-    }
-
     pub fn new(manager: usize, life: u32, host: &Arc<Host>, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             manager,
@@ -267,6 +262,11 @@ impl Process {
         if let Some(seen) = views.seen.get_mut(path) {
             *seen = ObservedHistory::UpTo(seen.time(now));
         }
+    }
+
+    /// Position of the manager and number of the life.
+    pub fn id(&self) -> ProcessId {
+        (self.manager, self.life)
     }
 
     /// The oldest state that a request sent at `now` may be based on.

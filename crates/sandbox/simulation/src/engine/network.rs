@@ -260,8 +260,8 @@ impl ProcessConnection {
             let path = parts.uri.path().to_owned();
             let Some((service, lag)) = network.front_end(process) else { return Err(broken()) };
             let fault = effect.map(|effect| format!(": {effect:?}")).unwrap_or_default();
-            let lag_now = Some(lag.get()).filter(|lag| !lag.is_zero());
-            let late = lag_now.map(|lag| format!(", {lag:?} late")).unwrap_or_default();
+            let behind = lag.get();
+            let late = if behind.is_zero() { String::new() } else { format!(", {behind:?} late") };
             network.observer.note(&format!("{process:?} watches {path}{late}{fault}"));
             let response = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
             return Ok(self.watch(&path, response, effect, lag));
