@@ -42,7 +42,7 @@ const WITHOUT_DEADLINE: [&str; 3] =
 /// Resource with its API group, such as `replicasets.apps`, and key of an object.
 type ObjectId = (Box<str>, ObjectKey);
 
-/// All objects that have existed.
+/// All objects that have existed, except those with drawn names that were deleted.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     all: BTreeMap<ObjectId, TracedObject>,
@@ -180,6 +180,9 @@ impl Objects {
         });
         let before = self.all.range(..&id).rev().take_while(|((of, _), _)| *of == id.0);
         let place = before.filter(|(_, object)| object.stored.is_some()).count();
+        if is_gone && is_drawn {
+            self.all.remove(&id);
+        }
         Some(Change { written, place, before: old, after: hashes })
     }
 
@@ -200,7 +203,7 @@ impl Objects {
         object.is_some_and(|object| object.version == version.version)
     }
 
-    /// Keys of all objects that have existed.
+    /// Keys of these objects.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.all.keys().map(|(_, key)| key)
     }
@@ -220,39 +223,35 @@ impl Objects {
         let units = |time: SignedDuration| time.as_millis() / RESOLUTION.as_millis().cast_signed();
         let age = |time: Timestamp| units(wall.duration_since(time));
         let min_ready = self.stored().map(|(_, object)| object.times.min_ready).max().unwrap_or_default();
-        let (creations, ready) = (self.order(|times| times.creation), self.order(|times| times.ready));
-        let hash_of = |(id, object): (&ObjectId, &StoredObject)| {
-            let (resource, key) = id;
-            let StoredObject { number, written, hashes, time, deletion, times, .. } = object;
-            let (time, deletion) = (time.as_ref().map(since), deletion.as_ref().map(since));
-            let of_scope = if scope == Scope::All {
-                hash((hashes.exact, time))
-            } else {
-                let is_pod = **resource == *"pods";
-                // After the end, no user chooses pods by their ages and names, and no rule compares the ages.
-                let order = (scope == Scope::Steps || !is_pod)
-                    .then(|| (creations.of(id, times.creation), ready.of(id, times.ready)));
-                // The kubelet does nothing more for a ready pod.
-                let time = time.filter(|_| times.ready.is_none() || deletion.is_some());
-                let until_available = times.ready.filter(|_| !min_ready.is_zero());
-                let until_available = until_available.map(|ready| age(ready).min(units(min_ready)));
-                hash((hashes.content, time, order, until_available, times.progress.map(age)))
-            };
-            hash((resource, &*key.namespace, written, number, of_scope, deletion))
-        };
-        let mut all: Vec<u64> = self.stored().map(hash_of).collect();
+        let stored: Vec<_> = self.stored().collect();
+        let mut all: Vec<u64> = Vec::with_capacity(stored.len());
+        for of_group in stored.chunk_by(|(one, _), (next, _)| group(one) == group(next)) {
+            let times = || of_group.iter().map(|(_, object)| &object.times);
+            let creations = Order::new(times().map(|times| times.creation));
+            let ready = Order::new(times().map(|times| times.ready));
+            for ((resource, key), object) in of_group {
+                let StoredObject { number, written, hashes, time, deletion, times, .. } = object;
+                let (time, deletion) = (time.as_ref().map(since), deletion.as_ref().map(since));
+                let of_scope = if scope == Scope::All {
+                    hash((hashes.exact, time))
+                } else {
+                    let is_pod = **resource == *"pods";
+                    // After the end, no user chooses pods by their ages and names, and no rule compares the ages.
+                    let order = (scope == Scope::Steps || !is_pod)
+                        .then(|| (creations.of(times.creation), ready.of(times.ready)));
+                    // The kubelet does nothing more for a ready pod.
+                    let time = time.filter(|_| times.ready.is_none() || deletion.is_some());
+                    let until_available = times.ready.filter(|_| !min_ready.is_zero());
+                    let until_available = until_available.map(|ready| age(ready).min(units(min_ready)));
+                    hash((hashes.content, time, order, until_available, times.progress.map(age)))
+                };
+                all.push(hash((resource, &*key.namespace, written, number, of_scope, deletion)));
+            }
+        }
         if scope == Scope::End {
             all.sort_unstable();
         }
         hash(all)
-    }
-
-    /// Order of a time among the objects of each resource and namespace.
-    fn order(&self, of: impl Fn(&Times) -> Option<Timestamp>) -> Order<'_> {
-        let mut all: Vec<_> = self.stored().map(|(id, object)| (group(id), of(&object.times))).collect();
-        all.sort_unstable();
-        all.dedup();
-        Order(all)
     }
 
     /// `true` if the caches of a controller contain all that the store contains.
@@ -292,15 +291,20 @@ pub(super) fn written_name<'a>(resource: &str, name: &'a str) -> &'a str {
     }
 }
 
-/// Distinct times of objects of the same group, in ascending order.
-struct Order<'a>(Vec<((&'a str, &'a str), Option<Timestamp>)>);
+/// Distinct times of the objects of a group, in ascending order.
+struct Order(Vec<Option<Timestamp>>);
 
-impl Order<'_> {
-    /// Number of times in the group of an object before `time`.
-    fn of(&self, id: &ObjectId, time: Option<Timestamp>) -> usize {
-        let of_group = group(id);
-        let before = self.0.partition_point(|one| *one < (of_group, time));
-        before - self.0.partition_point(|(group, _)| *group < of_group)
+impl Order {
+    fn new(times: impl Iterator<Item = Option<Timestamp>>) -> Self {
+        let mut all: Vec<_> = times.collect();
+        all.sort_unstable();
+        all.dedup();
+        Self(all)
+    }
+
+    /// Number of times before `time`.
+    fn of(&self, time: Option<Timestamp>) -> usize {
+        self.0.partition_point(|one| *one < time)
     }
 }
 

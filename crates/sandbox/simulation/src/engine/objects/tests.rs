@@ -191,6 +191,19 @@ fn restore_replaces_all_objects() {
 }
 
 #[test]
+fn deleted_object_with_a_drawn_name_is_forgotten() {
+    let (server, options) = (ApiServer::new(ApiServerConfig::default()), WriteOptions::default());
+    let mut objects = Objects::default();
+    for metadata in [json!({"name": "a"}), json!({"generateName": "b-"})] {
+        let object = json!({ "metadata": metadata });
+        let object = server.create(Resource::CONFIG_MAPS, "default", object, &options).unwrap();
+        objects.changed(&object, false, Duration::ZERO);
+        objects.changed(&object, true, Duration::ZERO);
+    }
+    assert_eq!(objects.keys().map(|key| &*key.name).collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
 fn resources_of_two_groups_with_one_name_are_different() {
     let (server, options) = (ApiServer::new(ApiServerConfig::default()), WriteOptions::default());
     let version = json!({
