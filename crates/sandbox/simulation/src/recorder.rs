@@ -1,7 +1,7 @@
 //! Observes an operator, and applies the rules for each write.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{Method, request::Parts};
 use jiff::Timestamp;
-use kcm_apiserver::{ApiServer, AuditEvent, Object, ObjectReference, WatchEvent, Watcher};
+use kcm_apiserver::{ApiServer, AuditEvent, Object, ObjectReference, Resource, WatchEvent, Watcher};
 use kcm_clock::Clock;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -50,7 +50,7 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct State {
     watcher: Option<Watcher>,
-    objects: BTreeMap<(String, String, String), Arc<Object>>,
+    objects: HashMap<(Resource, String, String), Arc<Object>>,
     /// Sender of the request that is being executed.
     sender: Option<RequestOrigin>,
     /// Leases that processes have acquired.
@@ -301,7 +301,7 @@ impl State {
     fn apply(&mut self, event: &WatchEvent) -> Option<Arc<Object>> {
         let object = event.object()?;
         let (namespace, name) = (object.namespace().to_owned(), object.name().to_owned());
-        let key = (object.resource().plural().to_owned(), namespace, name);
+        let key = (object.resource(), namespace, name);
         match event {
             WatchEvent::Deleted(_) => self.objects.remove(&key),
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use kcm_apiserver::{ApiServer, ListOptions, Object, Resource};
 use serde_json::Value;
 
-use crate::{engine::outcome::Outcome, world::Write};
+use crate::{
+    engine::outcome::Outcome,
+    world::{World, Write},
+};
 
 /// Names of the rules, in the order of the documentation.
 pub const RULES: &[&str] = &[
@@ -77,11 +80,18 @@ fn objects(server: &ApiServer) -> impl Iterator<Item = std::sync::Arc<Object>> {
 }
 
 /// Returns the state at the end by resource, namespace and name, without what differs between runs: times, UIDs, revisions
-/// and generated names.
-pub(crate) fn effect(server: &ApiServer) -> BTreeMap<String, Value> {
+/// and generated names. Of the kinds in `ignored`, the member of the JSON pointer is left out.
+pub(crate) fn effect<X>(world: &World<X>, ignored: &[(String, String)]) -> BTreeMap<String, Value> {
+    let ignored: Vec<_> =
+        ignored.iter().filter_map(|(kind, pointer)| Some((world.resource(kind)?, pointer))).collect();
     let mut by_key = BTreeMap::<String, Vec<(String, Value)>>::new();
-    for object in objects(server) {
+    for object in objects(&world.server) {
         let mut value = object.value().clone();
+        for (_, pointer) in ignored.iter().filter(|(resource, _)| *resource == object.resource()) {
+            if let Some(member) = value.pointer_mut(pointer) {
+                member.take();
+            }
+        }
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             let volatile =
                 ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "name"];
@@ -113,11 +123,11 @@ pub(crate) fn effect(server: &ApiServer) -> BTreeMap<String, Value> {
     effect
 }
 
-/// Resource, namespace and name of an object, with the prefix of a generated name.
+/// Resource with its group, namespace and name of an object, with the prefix of a generated name.
 pub(crate) fn stable_key(object: &Object) -> String {
     let generated = object.value()["metadata"]["generateName"].as_str();
     let name = generated.map_or_else(|| object.name().to_owned(), |prefix| format!("{prefix}*"));
-    format!("{} {}/{name}", object.resource().plural(), object.namespace())
+    format!("{} {}/{name}", object.resource(), object.namespace())
 }
 
 /// Removes times, UIDs and generations.

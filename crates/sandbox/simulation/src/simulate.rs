@@ -68,6 +68,14 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// If the cluster cannot be set up.
     pub fn repeat(&self, scenario: &Scenario) -> Result<Option<Finding>, SimulationError> {
+        Ok(self.run_twice(scenario)?.1)
+    }
+
+    /// Runs a scenario twice. Returns the first outcome, and the first request that differs.
+    pub(crate) fn run_twice(
+        &self,
+        scenario: &Scenario,
+    ) -> Result<(Outcome, Option<Finding>), SimulationError> {
         let (one, other) = (self.run_once(scenario)?, self.run_once(scenario)?);
         let count = one.requests.len().max(other.requests.len());
         let at = |outcome: &Outcome, number: usize| match outcome.requests.get(number) {
@@ -75,7 +83,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
             None => "missing".to_owned(),
         };
         let first = (0..count).find(|number| one.requests.get(*number) != other.requests.get(*number));
-        Ok(first.filter(|_| self.applies("deterministic")).map(|number| Finding {
+        let finding = first.filter(|_| self.applies("deterministic")).map(|number| Finding {
             rule: "deterministic".to_owned(),
             what: format!(
                 "request {} of the first run is {}, and that of the second run is {}",
@@ -83,7 +91,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
                 at(&one, number),
                 at(&other, number)
             ),
-        }))
+        });
+        Ok((one, finding))
     }
 
     pub(crate) fn compare(&self, scenario: &Scenario, outcome: &mut Outcome, calm: &Outcome) {
@@ -179,9 +188,9 @@ async fn simulate<X: Send + Sync + 'static>(
         ..ApiServerConfig::default()
     });
     recorder.watch(&server);
-    let view = World { server: Arc::clone(&server), external: Arc::new((simulation.external)()) };
+    let view = World::new(&server, (simulation.external)());
     // It is set once.
-    let _ = world.set(World { server: Arc::clone(&server), external: Arc::clone(&view.external) });
+    let _ = world.set(view.clone());
     for object in &simulation.objects {
         Action::Create { object: object.clone() }.perform(&server)?;
         recorder.catch_up();
@@ -217,7 +226,11 @@ async fn simulate<X: Send + Sync + 'static>(
     if let Some(failure) = choices_of_run.failure() {
         cluster.recorder.find("surprise", &failure);
     }
-    let effect = rules::effect(&cluster.world.server);
+    let effect = rules::effect(&cluster.world, &simulation.ignored);
+    // With faults, an operator may fail to create its kinds.
+    if let Some(kind) = cluster.world.unknown_kind().filter(|_| !scenario.has_faults()) {
+        return Err(SimulationError::UnknownKind(kind));
+    }
     Ok((Outcome { effect, ..cluster.recorder.take() }, choices_of_run))
 }
 

@@ -31,6 +31,8 @@ pub struct Simulation<X = ()> {
     pub(crate) objects: Vec<Value>,
     pub(crate) scenario: Scenario,
     pub(crate) disabled: BTreeSet<String>,
+    /// Kinds, and JSON pointers of their members that are not compared.
+    pub(crate) ignored: Vec<(String, String)>,
     pub(crate) write_rules: Vec<(String, Arc<RuleForWrites<X>>)>,
     pub(crate) end_rules: Vec<(String, Arc<RuleForEnd<X>>)>,
     pub(crate) converges_within: Duration,
@@ -73,6 +75,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
             objects: Vec::new(),
             scenario: Scenario::default(),
             disabled: BTreeSet::new(),
+            ignored: Vec::new(),
             write_rules: Vec::new(),
             end_rules: Vec::new(),
             converges_within: Duration::from_secs(30 * 60),
@@ -152,6 +155,14 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     #[must_use]
     pub fn without_rule(mut self, name: &str) -> Self {
         self.disabled.insert(name.to_owned());
+        self
+    }
+
+    /// Excludes a field of a kind, which may have a group, from `equal-effect`, such as a counter of attempts. `pointer` is a JSON
+    /// pointer: `/status/attempts`.
+    #[must_use]
+    pub fn ignore_field(mut self, kind: &str, pointer: &str) -> Self {
+        self.ignored.push((kind.to_owned(), pointer.to_owned()));
         self
     }
 

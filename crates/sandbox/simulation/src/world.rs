@@ -1,32 +1,58 @@
 //! Views of a simulated cluster for rules.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use kcm_apiserver::{ApiServer, ListOptions, Object};
+use kcm_apiserver::{ApiServer, ListOptions, Object, Resource};
+use parking_lot::Mutex;
 
 use crate::scenario::resource;
 
 /// Simulated cluster, and the external systems of the operator.
-#[derive(Clone)]
 pub struct World<X> {
     /// API server.
     pub server: Arc<ApiServer>,
     /// External systems.
     pub external: Arc<X>,
+    /// Kinds that rules have named. `true` if the kind existed.
+    kinds: Arc<Mutex<BTreeMap<String, bool>>>,
 }
 
 impl<X> World<X> {
-    /// Object of a kind, which may have a group: `KIND.GROUP`. `namespace` is `""` for cluster-scoped kinds. `None` also for an
-    /// unknown kind.
-    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        self.server.get(resource(&self.server, kind).ok()?, namespace, name).ok()
+    pub(crate) fn new(server: &Arc<ApiServer>, external: X) -> Self {
+        Self { server: Arc::clone(server), external: Arc::new(external), kinds: Arc::default() }
     }
 
-    /// All objects of a kind. None for an unknown kind.
+    /// Object of a kind, which may have a group: `KIND.GROUP`. `namespace` is `""` for cluster-scoped kinds. The run
+    /// without faults fails if a kind never exists.
+    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.server.get(self.resource(kind)?, namespace, name).ok()
+    }
+
+    /// All objects of a kind, which may have a group. The run without faults fails if a kind never exists.
     pub fn objects(&self, kind: &str) -> Vec<Arc<Object>> {
         let list = |resource| self.server.list(resource, None, &ListOptions::default());
-        let objects = resource(&self.server, kind).and_then(list);
+        let objects = self.resource(kind).and_then(|resource| list(resource).ok());
         objects.map(|list| list.items).unwrap_or_default()
+    }
+
+    /// Resource of a kind, which may have a group.
+    pub(crate) fn resource(&self, kind: &str) -> Option<Resource> {
+        let resource = resource(&self.server, kind).ok();
+        *self.kinds.lock().entry(kind.to_owned()).or_default() |= resource.is_some();
+        resource
+    }
+
+    /// A kind that rules have named, and that has never existed.
+    pub(crate) fn unknown_kind(&self) -> Option<String> {
+        let kinds = self.kinds.lock();
+        kinds.iter().find(|(_, existed)| !**existed).map(|(kind, _)| kind.clone())
+    }
+}
+
+impl<X> Clone for World<X> {
+    fn clone(&self) -> Self {
+        let Self { server, external, kinds } = self;
+        Self { server: Arc::clone(server), external: Arc::clone(external), kinds: Arc::clone(kinds) }
     }
 }
 

@@ -44,6 +44,9 @@ pub enum SimulationError {
     /// A rule was removed that does not exist.
     #[error("no rule has the name {0:?}")]
     UnknownRule(String),
+    /// A rule or [`ignore_field`](crate::Simulation::ignore_field) names a kind that does not exist in the run without faults.
+    #[error("no resource has the kind {0:?}")]
+    UnknownKind(String),
     /// The controllers cannot be built.
     #[error("failed to build the controllers: {0}")]
     Controllers(String),
