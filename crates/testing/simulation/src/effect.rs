@@ -94,7 +94,9 @@ impl<'a> Snapshot<'a> {
                 ));
             }
         }
-        if status("observedGeneration") != number(set.value(), "/metadata/generation") {
+        // No pod is being deleted.
+        let is_old = status("terminatingReplicas") != 0;
+        if is_old || status("observedGeneration") != number(set.value(), "/metadata/generation") {
             return wrong("has an old status".to_owned());
         }
         None
@@ -132,7 +134,9 @@ impl<'a> Snapshot<'a> {
                 ));
             }
         }
-        if status("observedGeneration") != number(value, "/metadata/generation") {
+        // No pod is being deleted.
+        let is_old = status("terminatingReplicas") != 0;
+        if is_old || status("observedGeneration") != number(value, "/metadata/generation") {
             return wrong("has an old status".to_owned());
         }
         let history = value.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
