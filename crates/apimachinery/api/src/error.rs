@@ -184,6 +184,13 @@ impl ApiError {
         self.is(reason::NOT_FOUND, 404)
     }
 
+    /// `true` if the API server has no object with the name and UID of the request.
+    pub fn is_object_missing(&self) -> bool {
+        let is_uid = |message: &str| message.contains("Precondition failed: UID in precondition: ");
+        self.is_not_found()
+            || self.is_conflict() && matches!(self, Self::Status(status) if is_uid(&status.message))
+    }
+
     /// `true` if an object with this name exists.
     pub fn is_already_exists(&self) -> bool {
         // The code is not sufficient: 409 is also the code of a conflict.
@@ -376,6 +383,16 @@ mod tests {
         let exists = ApiError::status(409, reason::ALREADY_EXISTS, "");
         assert_eq!((conflict.is_conflict(), conflict.is_already_exists()), (true, false));
         assert_eq!((exists.is_conflict(), exists.is_already_exists()), (false, true));
+    }
+
+    #[test]
+    fn object_with_another_uid_is_not_the_one_of_the_request() {
+        let conflict = |message| ApiError::status(409, reason::CONFLICT, message);
+        assert!(ApiError::status(404, reason::NOT_FOUND, "").is_object_missing());
+        let other = "StorageError: invalid object, Precondition failed: UID in precondition: a, UID in object meta: b";
+        assert!(conflict(other).is_object_missing());
+        assert!(!conflict("the object has been modified").is_object_missing());
+        assert!(!ApiError::status(409, reason::ALREADY_EXISTS, other).is_object_missing());
     }
 
     #[test]

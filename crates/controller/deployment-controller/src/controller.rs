@@ -196,6 +196,10 @@ impl Reconciler for Syncer {
     const QUIET_RETRIES: u32 = 15;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        let cached_uid = || Some(Arc::clone(&self.deployments.get(key)?.metadata.uid));
+        if let Some(pause) = self.executor.own_writes.missing.pause(key, cached_uid) {
+            return Ok(Requeue::After(pause));
+        }
         self.sync_deployment(key).await?.map_or(Ok(Requeue::Done), requeue)
     }
 

@@ -64,7 +64,10 @@ impl Executor {
             objects.sent(deployment, &**sent);
         }
         match (result, action) {
-            (ActionResult::Deployment(written), _) => objects.wrote(deployment, written),
+            (ActionResult::Deployment(written), _) => {
+                self.own_writes.missing.remove(deployment);
+                objects.wrote(deployment, written);
+            }
             (ActionResult::ReplicaSet(set) | ActionResult::AlreadyExists { existing: Some(set), .. }, _) => {
                 if set.replicas() > 0 {
                     objects.replaced(deployment, &set.metadata.uid);
@@ -75,6 +78,12 @@ impl Executor {
                 if error.is_not_found() =>
             {
                 objects.gone::<ReplicaSet>(deployment, &set.metadata.key());
+            }
+            (
+                ActionResult::Failed(error),
+                Action::UpdateDeployment(sent) | Action::UpdateDeploymentStatus(sent),
+            ) if error.is_object_missing() => {
+                self.own_writes.missing.not_found(deployment, &sent.metadata.uid);
             }
             (ActionResult::AlreadyExists { .. } | ActionResult::Failed(_) | ActionResult::Done, _) => {}
         }

@@ -1,11 +1,11 @@
 //! Own writes of a controller: creations, deletions and other writes that its caches may not contain yet.
 //!
 //! Upstream counterparts: the expectations of `pkg/controller/controller_utils.go`, and `pkg/controller/util/consistency`
-//! (US-3.7). Upstream has no counterpart of [`PendingNames`] and [`WrittenObjects`].
+//! (US-3.7). Upstream has no counterpart of [`PendingNames`], [`WrittenObjects`] and [`MissingObjects`].
 //!
 //! A controller reads caches that lag behind its writes. Example: a controller that has created five pods syncs again
 //! before the cache contains them, and would create five more. A controller has one [`OwnWrites`], which its syncs and the
-//! event handlers of its informers share. It has four records by owner, the object that is synced:
+//! event handlers of its informers share. It has five records by owner, the object that is synced:
 //!
 //! | Record | Contents, until | Effect on a sync |
 //! |---|---|---|
@@ -13,10 +13,12 @@
 //! | [`ConsistencyStore`] | versions of written objects, until the caches contain them | is postponed |
 //! | [`PendingNames`] | names of creations without a known result, until the object is cached or cannot be created any more | counts them among the missing objects, and requests them again |
 //! | [`WrittenObjects`] | objects that the API server returned, until the caches contain them | uses them in place of the cached ones |
+//! | [`MissingObjects`] | an owner that a write has not found, until its deletion is observed | is postponed |
 //!
 //! A controller uses the records that it needs. The ReplicaSet controller creates pods with generated names, and a repeated
 //! creation would make a surplus pod: it uses the first three and waits. The Deployment controller writes objects with a
 //! resource version or a fixed name, and the API server refuses repeated writes: it uses written objects and does not wait.
+//! Both use missing objects.
 //!
 //! # Order
 //!
@@ -46,6 +48,7 @@ extern crate shuttle_dashmap as dashmap;
 
 mod consistency;
 mod counting;
+mod missing_objects;
 mod own_writes;
 mod pending_names;
 mod uid_tracking;
@@ -53,6 +56,7 @@ mod written_objects;
 
 pub use consistency::{ConsistencyStore, GroupResource, NotReady, ReadVersion};
 pub use counting::{ControllerExpectations, EXPECTATIONS_TIMEOUT};
+pub use missing_objects::MissingObjects;
 pub use own_writes::{DeletedObject, OwnWrites};
 pub use pending_names::{Attempts, NextStep, PendingNames};
 pub use uid_tracking::UidTrackingExpectations;

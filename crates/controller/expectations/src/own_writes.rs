@@ -13,8 +13,8 @@ use kcm_meta::{Object, ObjectKey};
 use parking_lot::Mutex;
 
 use crate::{
-    ConsistencyStore, GroupResource, NotReady, PendingNames, ReadVersion, UidTrackingExpectations,
-    WrittenObjects,
+    ConsistencyStore, GroupResource, MissingObjects, NotReady, PendingNames, ReadVersion,
+    UidTrackingExpectations, WrittenObjects,
 };
 
 /// Object of an expected deletion.
@@ -75,6 +75,8 @@ pub struct OwnWrites {
     pub names: PendingNames,
     /// Objects that the API server returned.
     pub objects: WrittenObjects,
+    /// Owners that a write has not found.
+    pub missing: MissingObjects,
     /// UIDs of the owners that were deleted since the last sync of their key began.
     deleted_owners: Mutex<HashMap<ObjectKey, Arc<str>>>,
 }
@@ -86,10 +88,11 @@ impl OwnWrites {
         caches: impl IntoIterator<Item = (GroupResource, ReadVersion)>,
     ) -> Self {
         Self {
-            expectations: UidTrackingExpectations::new(clock),
+            expectations: UidTrackingExpectations::new(Arc::clone(&clock)),
             versions: ConsistencyStore::new(caches),
             names: PendingNames::default(),
             objects: WrittenObjects::default(),
+            missing: MissingObjects::new(clock),
             deleted_owners: Mutex::default(),
         }
     }
@@ -115,12 +118,13 @@ impl OwnWrites {
     }
 
     /// Returns `true` if no sync depends on a record: all expectations are fulfilled, the caches contain all written versions,
-    /// and neither names nor objects are stored. For debugging and tests.
+    /// and neither names nor objects are stored, missing ones among them. For debugging and tests.
     pub fn is_settled(&self) -> bool {
         self.expectations.unfulfilled().is_empty()
             && self.versions.all_ready()
             && self.names.is_empty()
             && self.objects.is_empty()
+            && self.missing.is_empty()
     }
 
     /// Removes the records of an owner that does not exist any more.
@@ -129,6 +133,7 @@ impl OwnWrites {
         self.expectations.delete(owner);
         self.names.clear(owner, None);
         self.objects.forget(owner);
+        self.missing.remove(owner);
         self.deleted_owners.lock().remove(owner);
     }
 
@@ -209,6 +214,7 @@ impl OwnWrites {
         self.versions.clear(owner, Some(uid));
         self.expectations.delete(owner);
         self.names.clear(owner, Some(uid));
+        self.missing.remove(owner);
     }
 
     /// Records that a cache was restored from a backup. Its versions may never reach those of earlier writes.
@@ -217,6 +223,7 @@ impl OwnWrites {
     pub fn observe_restore(&self) {
         self.versions.clear_all();
         self.objects.clear();
+        self.missing.clear();
     }
 
     /// Records that the objects of type `K` were listed again. Returns the keys to sync: an object that was created and

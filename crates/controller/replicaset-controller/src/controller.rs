@@ -219,6 +219,10 @@ impl Reconciler for Syncer {
     const IS_QUIET: bool = true;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        let cached_uid = || Some(Arc::clone(&self.replica_sets.get(key)?.metadata.uid));
+        if let Some(pause) = self.executor.pods.own_writes.missing.pause(key, cached_uid) {
+            return Ok(Requeue::After(pause));
+        }
         self.sync_replica_set(key).await
     }
 

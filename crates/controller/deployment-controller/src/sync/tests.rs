@@ -1,10 +1,12 @@
 use std::time::Duration;
 
+use kcm_api::error::reason;
 use kcm_clock::FakeClock;
 use kcm_controller_util::{NoStatusTurns, StatusTurns, StatusUrgency};
 use kcm_deployment_util::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
 use kcm_expectations::OwnWrites;
+use kcm_runtime::{Reconciler as _, Requeue};
 
 use super::*;
 use crate::testing::{
@@ -136,6 +138,43 @@ async fn reentrant_rollback() {
     assert_eq!(cluster.sets["web-new"].metadata.annotations[REVISION], "3");
     assert!(!cluster.deployment.metadata.annotations.contains_key(ROLLBACK_TO));
     assert!(cluster.deployment.spec.template.equal_ignore_hash(&old.spec.template));
+}
+
+/// The Deployment is deleted, and its event is late.
+#[tokio::test]
+async fn deployment_that_a_write_does_not_find_gets_no_replica_set_at_the_next_event() {
+    let d = deployment(1);
+    let key = d.metadata.key();
+    let mut cluster = cluster(&d, &[]);
+    let not_found = || ("update status", ApiError::status(404, reason::NOT_FOUND, "gone"));
+    cluster.write_errors = vec![not_found(), not_found()];
+    let mut caches = Caches::with(&[&d], &[]);
+    let (mut syncer, server, _) = syncer(&caches, cluster);
+    let clock = clock();
+    syncer.executor.own_writes = Arc::new(OwnWrites::new(Arc::new(clock.clone()), []));
+    let writes = ["create replica set web-78c95bb4f with 1 replicas", "update status of deployment web"];
+    syncer.reconcile(&key).await.unwrap_err();
+    assert_eq!(server.requests(), writes);
+    // The garbage collector deletes the ReplicaSet.
+    let collect = || {
+        server.cluster.lock().sets.clear();
+        let set = ObjectKey::new("default", "web-78c95bb4f");
+        syncer.executor.own_writes.objects.gone::<ReplicaSet>(&key, &set);
+    };
+    collect();
+    let pause = Duration::from_secs(1);
+    assert_eq!(syncer.reconcile(&key).await.unwrap(), Requeue::After(pause));
+    assert_eq!(server.requests(), [""; 0]);
+    clock.step(pause);
+    syncer.reconcile(&key).await.unwrap_err();
+    assert_eq!(server.requests(), writes);
+    collect();
+    // Deleted and created again.
+    let mut created = d.clone();
+    created.metadata.uid = "created-again".into();
+    caches.deployments.apply(Arc::new(created));
+    syncer.reconcile(&key).await.unwrap();
+    assert_eq!(server.requests(), writes);
 }
 
 /// Rate limit without tokens.
@@ -366,7 +405,7 @@ async fn invalid_selector_fails() {
 async fn failed_status_update_ends_the_sync() {
     let d = deployment(5);
     let old = replica_set("web-old", "web:0", 0, 3, 3);
-    let conflict = ApiError::status(409, kcm_api::error::reason::CONFLICT, "modified");
+    let conflict = ApiError::status(409, reason::CONFLICT, "modified");
     let mut cluster = cluster(&d, &[&old]);
     cluster.write_errors.push(("update status", conflict));
     let (syncer, server, recorder) = syncer(&Caches::with(&[&d], &[&old]), cluster);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kcm_api::{Phase, error::reason};
 use kcm_clock::{FakeClock, Sleep};
+use kcm_runtime::Reconciler as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -449,6 +450,37 @@ async fn patch_pod_callbacks() {
         world.replica_sets.bookmark("1000000");
         assert_eq!(world.own_writes.versions.ensure_ready(&key).is_err(), waits, "{name}");
     }
+}
+
+/// The ReplicaSet is deleted, and its event is late.
+#[tokio::test]
+async fn replica_set_that_a_status_update_does_not_find_gets_no_pods_at_the_next_event() {
+    let mut world = World::new();
+    let key = world.cache_replica_set(&replica_set("web", 1));
+    let not_found = || ApiError::status(404, reason::NOT_FOUND, "gone");
+    *world.cluster.refuse_statuses.lock() = [not_found(), not_found()].into();
+    let reconcile = async |world: &World| {
+        let result = world.syncer.reconcile(&key).await.map_err(|error| error.to_string());
+        (result, summary(&world.cluster.take()))
+    };
+    let (result, requests) = reconcile(&world).await;
+    assert_eq!(requests, "create, status, get");
+    result.unwrap_err();
+    world.own_writes.observe_creation(&key);
+    world.catch_up();
+    let pause = Duration::from_secs(1);
+    assert_eq!(reconcile(&world).await, (Ok(Requeue::After(pause)), String::new()));
+    world.clock.step(pause);
+    assert_eq!(reconcile(&world).await.1, "create, status, get");
+    assert!(!world.own_writes.is_settled());
+    // Deleted and created again.
+    let created = ReplicaSet {
+        metadata: kcm_api::ObjectMeta { uid: "created-again".into(), ..replica_set("web", 1).metadata },
+        ..replica_set("web", 1)
+    };
+    world.own_writes.observe_owner_deletion(&key, &replica_set("web", 1).metadata.uid);
+    world.add_replica_set(&created);
+    assert_eq!(reconcile(&world).await.1, "create, status");
 }
 
 #[tokio::test]
