@@ -186,9 +186,16 @@ impl ApiError {
 
     /// `true` if the API server has no object with the name and UID of the request.
     pub fn is_object_missing(&self) -> bool {
-        let is_uid = |message: &str| message.contains("Precondition failed: UID in precondition: ");
-        self.is_not_found()
-            || self.is_conflict() && matches!(self, Self::Status(status) if is_uid(&status.message))
+        let Self::Status(status) = self else { return false };
+        // Webhooks and proxies may answer with the same codes.
+        let is_of_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+            && !status.message.contains("denied the request");
+        is_of_object
+            && match &*status.reason {
+                reason::NOT_FOUND => true,
+                reason::CONFLICT => status.message.contains("Precondition failed: UID in precondition: "),
+                _ => false,
+            }
     }
 
     /// `true` if an object with this name exists.
@@ -387,12 +394,19 @@ mod tests {
 
     #[test]
     fn object_with_another_uid_is_not_the_one_of_the_request() {
-        let conflict = |message| ApiError::status(409, reason::CONFLICT, message);
-        assert!(ApiError::status(404, reason::NOT_FOUND, "").is_object_missing());
-        let other = "StorageError: invalid object, Precondition failed: UID in precondition: a, UID in object meta: b";
-        assert!(conflict(other).is_object_missing());
-        assert!(!conflict("the object has been modified").is_object_missing());
-        assert!(!ApiError::status(409, reason::ALREADY_EXISTS, other).is_object_missing());
+        let is_missing = |code: u16, reason: &str, message: &str, name: &str| {
+            let details = json!({"name": name});
+            let body = json!({"code": code, "reason": reason, "message": message, "details": details});
+            refusal(body).is_object_missing()
+        };
+        assert!(is_missing(404, reason::NOT_FOUND, "deployments.apps \"web\" not found", "web"));
+        assert!(!is_missing(404, reason::NOT_FOUND, "page not found", ""));
+        let webhook = "admission webhook \"a.b\" denied the request: not found";
+        assert!(!is_missing(404, reason::NOT_FOUND, webhook, "web"));
+        let other = "invalid object, Precondition failed: UID in precondition: a, UID in object meta: b";
+        assert!(is_missing(409, reason::CONFLICT, other, "web"));
+        assert!(!is_missing(409, reason::CONFLICT, "the object has been modified", "web"));
+        assert!(!is_missing(409, reason::ALREADY_EXISTS, other, "web"));
     }
 
     #[test]

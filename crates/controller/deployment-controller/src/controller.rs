@@ -198,6 +198,7 @@ impl Reconciler for Syncer {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         let cached_uid = || Some(Arc::clone(&self.deployments.get(key)?.metadata.uid));
         if let Some(pause) = self.executor.own_writes.missing.pause(key, cached_uid) {
+            trace!(deployment = %key, ?pause, "A write has not found the object, not syncing");
             return Ok(Requeue::After(pause));
         }
         self.sync_deployment(key).await?.map_or(Ok(Requeue::Done), requeue)

@@ -118,7 +118,7 @@ impl OwnWrites {
     }
 
     /// Returns `true` if no sync depends on a record: all expectations are fulfilled, the caches contain all written versions,
-    /// and neither names nor objects are stored, missing ones among them. For debugging and tests.
+    /// and no names, objects or missing owners are stored. For debugging and tests.
     pub fn is_settled(&self) -> bool {
         self.expectations.unfulfilled().is_empty()
             && self.versions.all_ready()

@@ -13,7 +13,7 @@ use kcm_informer::SharedInformer;
 use kcm_runtime::{Controller, ErrorClass, NoSyncMetrics, Reconciler, Requeue, SyncMetrics};
 use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
 use tokio_util::sync::CancellationToken;
-use tracing::{Span, error_span, field::Empty};
+use tracing::{Span, error_span, field::Empty, trace};
 
 use crate::{
     Inspection, KindConfig, ManageError, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError,
@@ -221,6 +221,7 @@ impl Reconciler for Syncer {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         let cached_uid = || Some(Arc::clone(&self.replica_sets.get(key)?.metadata.uid));
         if let Some(pause) = self.executor.pods.own_writes.missing.pause(key, cached_uid) {
+            trace!(replicaSet = %key, ?pause, "A write has not found the object, not syncing");
             return Ok(Requeue::After(pause));
         }
         self.sync_replica_set(key).await
@@ -229,7 +230,9 @@ impl Reconciler for Syncer {
     fn classify(error: &SyncError) -> ErrorClass {
         match error {
             SyncError::NotReady(_) => ErrorClass::StaleCache,
-            SyncError::Status(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
+            SyncError::Status(error) if error.is_not_found() || error.is_object_missing() => {
+                ErrorClass::ObjectDeleted
+            }
             SyncError::Status(error)
             | SyncError::Manage {
                 source: ManageError::Create(CreateError::Api(error)) | ManageError::Delete(error),

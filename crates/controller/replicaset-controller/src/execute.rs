@@ -112,17 +112,26 @@ impl Executor {
         let key = replica_set.metadata.key();
         trace_status(&key, replica_set, &status);
         let mut current = ReplicaSet { status, ..(**replica_set).clone() };
+        let missing = &self.pods.own_writes.missing;
         let mut retries = STATUS_UPDATE_RETRIES;
         loop {
             let error = match self.replica_set_control.update_replica_set_status(&current).await {
-                Ok(updated) => return Ok(Arc::new(updated)),
+                Ok(updated) => {
+                    missing.remove(&key);
+                    return Ok(Arc::new(updated));
+                }
                 Err(error) if retries == 0 => return Err(error),
                 Err(error) => error,
             };
             retries -= 1;
-            let live = self.replica_set_control.get_replica_set(&key).await?;
+            let live = self.replica_set_control.get_replica_set(&key).await.inspect_err(|error| {
+                if error.is_object_missing() {
+                    missing.not_found(&key, &replica_set.metadata.uid);
+                }
+            })?;
             // DEVIATION: upstream does not compare UIDs, and writes the status to another object of the same name.
             if live.metadata.uid != replica_set.metadata.uid {
+                missing.not_found(&key, &replica_set.metadata.uid);
                 return Err(error);
             }
             current = ReplicaSet { status: current.status, ..live };

@@ -95,15 +95,14 @@ impl Syncer {
             // The next sync also computes the time at which the next pod becomes available.
             return Ok(Requeue::Done);
         }
-        let own_writes = &self.executor.pods.own_writes;
-        let updated = self.executor.update_status(&view.replica_set, status).await.inspect_err(|error| {
-            if error.is_object_missing() {
-                own_writes.missing.not_found(key, &owner.uid);
-            }
-        })?;
-        own_writes.missing.remove(key);
+        let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;
-        own_writes.versions.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
+        self.executor.pods.own_writes.versions.wrote_at(
+            key,
+            Arc::clone(&owner.uid),
+            GroupResource::REPLICA_SETS,
+            version,
+        );
 
         let next_availability = self.next_availability(&updated, &view, now);
         let Some(source) = error else { return Ok(next_availability.map_or(Requeue::Done, Requeue::After)) };

@@ -266,7 +266,10 @@ impl PodControl for Cluster {
 impl ReplicaSetControl for Cluster {
     async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
         self.note("get".to_owned());
-        let not_found = || ApiError::status(404, reason::NOT_FOUND, format!("no {key}"));
+        let body = json!({
+            "code": 404, "reason": reason::NOT_FOUND, "message": format!("no {key}"), "details": {"name": key.name},
+        });
+        let not_found = || ApiError::Status(Box::new(serde_json::from_value(body).unwrap()));
         self.live.lock().clone().ok_or_else(not_found)
     }
 

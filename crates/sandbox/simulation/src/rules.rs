@@ -88,9 +88,7 @@ pub(crate) fn effect<X>(world: &World<X>, ignored: &[(String, String)]) -> BTree
     for object in objects(&world.server) {
         let mut value = object.value().clone();
         for (_, pointer) in ignored.iter().filter(|(resource, _)| *resource == object.resource()) {
-            if let Some(member) = value.pointer_mut(pointer) {
-                member.take();
-            }
+            remove(&mut value, pointer);
         }
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             let volatile =
@@ -121,6 +119,15 @@ pub(crate) fn effect<X>(world: &World<X>, ignored: &[(String, String)]) -> BTree
         }
     }
     effect
+}
+
+/// Removes the member of a JSON pointer.
+fn remove(value: &mut Value, pointer: &str) {
+    let Some((parent, name)) = pointer.rsplit_once('/') else { return };
+    let name = name.replace("~1", "/").replace("~0", "~");
+    if let Some(members) = value.pointer_mut(parent).and_then(Value::as_object_mut) {
+        members.remove(&name);
+    }
 }
 
 /// Resource with its group, namespace and name of an object, with the prefix of a generated name.
@@ -176,6 +183,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn member_of_a_pointer_is_removed_if_it_exists() {
+        let mut value = json!({"status": {"attempts": 2, "a/b": 1, "phase": "Ready"}});
+        for pointer in ["/status/attempts", "/status/a~1b", "/status/missing", "/missing/member"] {
+            remove(&mut value, pointer);
+        }
+        assert_eq!(value, json!({"status": {"phase": "Ready"}}));
+    }
 
     #[test]
     fn times_uids_and_generations_are_not_compared() {

@@ -228,7 +228,8 @@ async fn simulate<X: Send + Sync + 'static>(
     }
     let effect = rules::effect(&cluster.world, &simulation.ignored);
     // With faults, an operator may fail to create its kinds.
-    if let Some(kind) = cluster.world.unknown_kind().filter(|_| !scenario.has_faults()) {
+    let is_clean = !scenario.has_faults() && !cluster.recorder.has_findings();
+    if let Some(kind) = cluster.world.unknown_kind().filter(|_| is_clean) {
         return Err(SimulationError::UnknownKind(kind));
     }
     Ok((Outcome { effect, ..cluster.recorder.take() }, choices_of_run))

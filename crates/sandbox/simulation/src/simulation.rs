@@ -160,8 +160,13 @@ impl<X: Send + Sync + 'static> Simulation<X> {
 
     /// Excludes a field of a kind, which may have a group, from `equal-effect`, such as a counter of attempts. `pointer` is a JSON
     /// pointer: `/status/attempts`.
+    ///
+    /// # Panics
+    ///
+    /// If `pointer` does not begin with `/`.
     #[must_use]
     pub fn ignore_field(mut self, kind: &str, pointer: &str) -> Self {
+        assert!(pointer.starts_with('/'), "{pointer:?} is no JSON pointer of a field");
         self.ignored.push((kind.to_owned(), pointer.to_owned()));
         self
     }

@@ -13,7 +13,7 @@ pub struct World<X> {
     pub server: Arc<ApiServer>,
     /// External systems.
     pub external: Arc<X>,
-    /// Kinds that rules have named. `true` if the kind existed.
+    /// Kinds in calls of rules. `true` if the kind existed.
     kinds: Arc<Mutex<BTreeMap<String, bool>>>,
 }
 
@@ -42,10 +42,12 @@ impl<X> World<X> {
         resource
     }
 
-    /// A kind that rules have named, and that has never existed.
+    /// A kind in a call of a rule that has not existed then, and does not exist now.
     pub(crate) fn unknown_kind(&self) -> Option<String> {
         let kinds = self.kinds.lock();
-        kinds.iter().find(|(_, existed)| !**existed).map(|(kind, _)| kind.clone())
+        let is_unknown =
+            |(kind, existed): &(&String, &bool)| !**existed && resource(&self.server, kind).is_err();
+        kinds.iter().find(is_unknown).map(|(kind, _)| kind.clone())
     }
 }
 

@@ -7,6 +7,7 @@ use kcm_deployment_util::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
 use kcm_expectations::OwnWrites;
 use kcm_runtime::{Reconciler as _, Requeue};
+use serde_json::json;
 
 use super::*;
 use crate::testing::{
@@ -146,7 +147,9 @@ async fn deployment_that_a_write_does_not_find_gets_no_replica_set_at_the_next_e
     let d = deployment(1);
     let key = d.metadata.key();
     let mut cluster = cluster(&d, &[]);
-    let not_found = || ("update status", ApiError::status(404, reason::NOT_FOUND, "gone"));
+    let body = json!({"code": 404, "reason": reason::NOT_FOUND, "details": {"name": "web"}});
+    let error = ApiError::Status(Box::new(serde_json::from_value(body).unwrap()));
+    let not_found = || ("update status", error.clone());
     cluster.write_errors = vec![not_found(), not_found()];
     let mut caches = Caches::with(&[&d], &[]);
     let (mut syncer, server, _) = syncer(&caches, cluster);

@@ -456,7 +456,8 @@ async fn patch_pod_callbacks() {
 #[tokio::test]
 async fn replica_set_that_a_status_update_does_not_find_gets_no_pods_at_the_next_event() {
     let mut world = World::new();
-    let key = world.cache_replica_set(&replica_set("web", 1));
+    let subject = settled(1);
+    let key = world.cache_replica_set(&subject);
     let not_found = || ApiError::status(404, reason::NOT_FOUND, "gone");
     *world.cluster.refuse_statuses.lock() = [not_found(), not_found()].into();
     let reconcile = async |world: &World| {
@@ -471,14 +472,23 @@ async fn replica_set_that_a_status_update_does_not_find_gets_no_pods_at_the_next
     let pause = Duration::from_secs(1);
     assert_eq!(reconcile(&world).await, (Ok(Requeue::After(pause)), String::new()));
     world.clock.step(pause);
+    // A sync without a write does not show that the object exists.
+    let pods = pods_of(&subject, 1);
+    world.add_pods(pods.clone());
+    world.catch_up();
+    assert_eq!(reconcile(&world).await, (Ok(Requeue::Done), String::new()));
+    world.pods.lock().remove(&pods[0].key, None);
+    world.catch_up();
     assert_eq!(reconcile(&world).await.1, "create, status, get");
+    world.own_writes.observe_creation(&key);
+    assert_eq!(reconcile(&world).await.0, Ok(Requeue::After(pause * 2)));
     assert!(!world.own_writes.is_settled());
     // Deleted and created again.
     let created = ReplicaSet {
-        metadata: kcm_api::ObjectMeta { uid: "created-again".into(), ..replica_set("web", 1).metadata },
-        ..replica_set("web", 1)
+        metadata: kcm_api::ObjectMeta { uid: "created-again".into(), ..subject.metadata.clone() },
+        ..subject.clone()
     };
-    world.own_writes.observe_owner_deletion(&key, &replica_set("web", 1).metadata.uid);
+    world.own_writes.observe_owner_deletion(&key, &subject.metadata.uid);
     world.add_replica_set(&created);
     assert_eq!(reconcile(&world).await.1, "create, status");
 }

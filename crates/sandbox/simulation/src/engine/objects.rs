@@ -203,7 +203,7 @@ impl Objects {
         object.is_some_and(|object| object.version == version.version)
     }
 
-    /// Keys of these objects.
+    /// Keys of the objects in the record.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.all.keys().map(|(_, key)| key)
     }

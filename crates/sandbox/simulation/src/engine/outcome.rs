@@ -44,7 +44,7 @@ pub enum SimulationError {
     /// A rule was removed that does not exist.
     #[error("no rule has the name {0:?}")]
     UnknownRule(String),
-    /// A rule or [`ignore_field`](crate::Simulation::ignore_field) names a kind that does not exist in the run without faults.
+    /// The kind of a rule or of [`ignore_field`](crate::Simulation::ignore_field) does not exist in the run without faults.
     #[error("no resource has the kind {0:?}")]
     UnknownKind(String),
     /// The controllers cannot be built.
