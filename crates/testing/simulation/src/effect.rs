@@ -94,9 +94,7 @@ impl<'a> Snapshot<'a> {
                 ));
             }
         }
-        // No pod is being deleted.
-        let is_old = status("terminatingReplicas") != 0;
-        if is_old || status("observedGeneration") != number(set.value(), "/metadata/generation") {
+        if has_old_status(set.value()) {
             return wrong("has an old status".to_owned());
         }
         None
@@ -134,9 +132,7 @@ impl<'a> Snapshot<'a> {
                 ));
             }
         }
-        // No pod is being deleted.
-        let is_old = status("terminatingReplicas") != 0;
-        if is_old || status("observedGeneration") != number(value, "/metadata/generation") {
+        if has_old_status(value) {
             return wrong("has an old status".to_owned());
         }
         let history = value.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
@@ -310,6 +306,12 @@ fn can_own(owner: &Object, object: &Object) -> bool {
 
 fn describe(object: &Object) -> String {
     format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name())
+}
+
+/// `true` if a status is of an earlier generation, or contains terminating pods when no pod is being deleted.
+fn has_old_status(value: &Value) -> bool {
+    number(value, "/status/observedGeneration") != number(value, "/metadata/generation")
+        || number(value, "/status/terminatingReplicas") != 0
 }
 
 fn number(object: &Value, pointer: &str) -> i64 {
