@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     judge::replicas,
-    ledger::selects,
+    ledger::{full_name, selects},
     outcome::NOT_COMPARED,
     scenario::{DELETABLE_NAMESPACE, Scenario, UserAction, Workload, WorkloadKind},
 };
@@ -305,7 +305,7 @@ fn can_own(owner: &Object, object: &Object) -> bool {
 }
 
 fn describe(object: &Object) -> String {
-    format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name())
+    full_name(object.resource().plural(), object.namespace(), object.name())
 }
 
 /// `true` if a status is of an earlier generation, or contains terminating pods when no pod is being deleted.
