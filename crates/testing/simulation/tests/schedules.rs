@@ -187,8 +187,14 @@ fn copies_do_the_same_as_repetitions() {
 }
 
 /// Scenarios whose states are compared.
-const STATES: [&str; 5] =
-    ["rolling-update", "overlapping-replica-sets", "adoption-and-release", "min-ready-seconds", "restore"];
+const STATES: [&str; 6] = [
+    "rolling-update",
+    "two-managers",
+    "overlapping-replica-sets",
+    "adoption-and-release",
+    "min-ready-seconds",
+    "restore",
+];
 
 /// Number of these scenarios that are run.
 const STATES_COUNT: usize = if cfg!(debug_assertions) { 2 } else { STATES.len() };

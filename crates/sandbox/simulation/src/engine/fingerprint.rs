@@ -5,7 +5,7 @@
 //! fingerprint contains the steps of the process since it was settled last. See `docs/simulation.md`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
@@ -55,8 +55,10 @@ struct ProcessState {
     keys: Vec<QueuedKey>,
     /// `true` if the process has read something else than Leases.
     is_reading: bool,
+    /// Paths of the collections that the process has listed, without those of Leases.
+    collections: BTreeSet<String>,
     /// Time at which the process observed the last change of a Lease.
-    observed: Duration,
+    observed: Option<Duration>,
     trace: Trace,
 }
 
@@ -107,7 +109,8 @@ impl RunState {
         let state = ProcessState {
             keys: Vec::new(),
             is_reading: false,
-            observed: Duration::ZERO,
+            collections: BTreeSet::new(),
+            observed: None,
             trace: Trace::default(),
             process,
         };
@@ -118,6 +121,9 @@ impl RunState {
     pub(super) fn requested(&mut self, process: &Process, kind: StepKind, step: &str, path: &str) {
         if let Some(state) = self.processes.get_mut(&process.manager) {
             state.is_reading |= kind != StepKind::Lease;
+            if kind == StepKind::Read && step.contains(" list ") && !state.collections.contains(path) {
+                state.collections.insert(path.to_owned());
+            }
             let path = if self.settles_within.is_some() { written_path(path) } else { path.to_owned() };
             state.trace.push("requests", (step, path));
         }
@@ -127,8 +133,8 @@ impl RunState {
     pub(super) fn responded(&mut self, process: &Process, kind: StepKind, result: &str) {
         if let Some(state) = self.processes.get_mut(&process.manager) {
             let is_success = result.starts_with('2');
-            if kind == StepKind::Lease && is_success && state.observed <= self.lease {
-                state.observed = self.last;
+            if kind == StepKind::Lease && is_success && state.observed.is_none_or(|at| at <= self.lease) {
+                state.observed = Some(self.last);
             }
             state.trace.push("requests", result);
         }
@@ -191,7 +197,8 @@ impl RunState {
             if process.process.is_dead() {
                 continue;
             }
-            if let Some(keys) = process.keys_if_settled(now, wall, &self.objects) {
+            let is_of_manager = self.settles_within.is_some();
+            if let Some(keys) = process.keys_if_settled(now, wall, &self.objects, is_of_manager) {
                 (process.keys, process.trace) = (keys, Trace::default());
             }
         }
@@ -222,10 +229,14 @@ impl RunState {
         let mut hasher = DefaultHasher::new();
         self.objects.hash(scope, origin, self.wall).hash(&mut hasher);
         for ProcessState { process, keys, observed, trace, .. } in self.processes.values() {
+            let is_settled = trace.total == 0;
+            // After the end, the times of elections do not matter to processes that wait for nothing else.
+            let has_times = !(is_end && is_settled && process.is_waiting(self.wall));
+            let observed = observed.filter(|_| has_times).map(|at| bucket(at, origin));
             let exited = process.exited().map(|exited| bucket(exited, origin));
-            (process.manager, bucket(*observed, origin), exited, trace.total).hash(&mut hasher);
+            (process.manager, observed, exited, trace.total).hash(&mut hasher);
             let mut current = Vec::new();
-            if trace.total != 0 {
+            if !is_settled {
                 // Of what the process remembers, the times are not known.
                 bucket(self.last, Duration::ZERO).hash(&mut hasher);
                 current = queued_keys(&process.controllers(), self.last, &self.objects);
@@ -240,19 +251,26 @@ impl RunState {
                 }
                 hasher.write_u8(0xff);
             }
-            for sleep in process.sleeps(until) {
-                bucket(sleep, origin).hash(&mut hasher);
-            }
+            let sleeps = if has_times { process.sleeps(until) } else { Vec::new() };
+            sleeps.into_iter().for_each(|sleep| bucket(sleep, origin).hash(&mut hasher));
         }
         hasher.finish()
     }
 }
 
 impl ProcessState {
-    /// Keys of the queues if the process is settled.
-    fn keys_if_settled(&self, now: Duration, wall: Timestamp, objects: &Objects) -> Option<Vec<QueuedKey>> {
+    /// Keys of the queues if the process is settled. A controller manager that does not lead has caches, and no controllers yet.
+    fn keys_if_settled(
+        &self,
+        now: Duration,
+        wall: Timestamp,
+        objects: &Objects,
+        is_of_manager: bool,
+    ) -> Option<Vec<QueuedKey>> {
         let controllers = self.process.controllers();
-        if !self.process.is_waiting(wall) || self.is_reading && controllers.is_empty() {
+        let has_caches = || is_of_manager && self.process.has_watched(&self.collections);
+        let is_known = !self.is_reading || !controllers.is_empty() || has_caches();
+        if !is_known || !self.process.is_waiting(wall) {
             return None;
         }
         let is_settled = |controller: &ControllerState| {
@@ -299,7 +317,12 @@ pub(super) fn bucket(time: Duration, origin: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use kcm_clock::SimulatedClock;
+
+    use super::{
+        super::host::{Host, ObservedHistory},
+        *,
+    };
 
     #[test]
     fn drawn_parts_of_names_are_left_out_of_paths() {
@@ -308,6 +331,51 @@ mod tests {
             "/api/v1/namespaces/n-1/pods/w/status"
         );
         assert_eq!(written_path("/apis/apps/v1/replicasets/w-abc"), "/apis/apps/v1/replicasets/w-abc");
+    }
+
+    /// Process that has listed pods, and has observed a change of a Lease at the second `observed`.
+    fn listed(observed: u64) -> (RunState, Arc<Process>) {
+        let process = Process::new(0, 1, &Host::new(Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH))), 0);
+        let mut run = RunState::new(Some(Duration::ZERO));
+        run.started(&process);
+        run.requested(&process, StepKind::Read, "m0 list pods", "/api/v1/pods");
+        run.last = Duration::from_secs(observed);
+        run.responded(&process, StepKind::Lease, "200");
+        (run, process)
+    }
+
+    fn watch(process: &Process, until: Timestamp) {
+        let number = process.begin_watch("/api/v1/pods");
+        process.record_observed("/api/v1/pods", number, ObservedHistory::UpTo(until));
+    }
+
+    #[test]
+    fn process_without_controllers_is_settled_when_it_watches() {
+        let (now, wall) = (Duration::from_secs(9), Timestamp::UNIX_EPOCH);
+        let (mut run, process) = listed(1);
+        let mut is_settled = |now| {
+            run.advance(now, wall);
+            run.processes[&0].trace.total == 0
+        };
+        assert!(!is_settled(now));
+        watch(&process, wall);
+        assert!(is_settled(now + RESOLUTION));
+    }
+
+    #[test]
+    fn times_of_elections_do_not_matter_at_the_end() {
+        let ends = |watches: bool, observed: u64| {
+            let (now, wall) = (Duration::from_secs(9), Timestamp::UNIX_EPOCH);
+            let (mut run, process) = listed(observed);
+            if watches {
+                watch(&process, wall);
+            }
+            run.advance(now, wall);
+            (run.end_fingerprint(), run.fingerprint())
+        };
+        assert_eq!(ends(true, 1).0, ends(true, 2).0);
+        assert_ne!(ends(true, 1).1, ends(true, 2).1, "before the end");
+        assert_ne!(ends(false, 1).0, ends(false, 2).0, "not settled");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! request of it is sent and no response reaches it. A stopped process has no other effect.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     pin::pin,
     sync::{
@@ -294,6 +294,12 @@ impl Process {
     pub fn is_waiting(&self, now: Timestamp) -> bool {
         let views = self.views.lock();
         self.requests.load(Ordering::Relaxed) == 0 && views.busy.is_empty() && views.seen_until(now) == now
+    }
+
+    /// `true` if the process has watched all of these collections.
+    pub fn has_watched(&self, collections: &BTreeSet<String>) -> bool {
+        let views = self.views.lock();
+        collections.iter().all(|path| views.seen.contains_key(path))
     }
 
     /// Number of syncs begun so far.

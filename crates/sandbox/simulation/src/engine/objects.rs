@@ -30,6 +30,9 @@ const PARTIAL_METADATA: [&str; 3] = ["annotations", "creationTimestamp", "genera
 /// Members that differ between runs, and on which no step depends.
 const IDENTITIES: [&str; 3] = ["podIP", "podIPs", "containerID"];
 
+/// Members of a pod that follow from its node. The node matters only when pods are chosen for deletion.
+const OF_NODE: [&str; 3] = ["nodeName", "hostIP", "hostIPs"];
+
 /// Annotations with sizes. Of a ReplicaSet without pods, only a desired size of 0 matters.
 const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
@@ -103,6 +106,8 @@ pub(super) struct Hashes {
     pub(super) exact: u64,
     /// Hash of what the steps of the controllers depend on, without [`Times`].
     pub(super) content: u64,
+    /// The same, without the node of a pod.
+    pub(super) without_node: u64,
 }
 
 /// A change of an object.
@@ -236,14 +241,16 @@ impl Objects {
                     hash((hashes.exact, time))
                 } else {
                     let is_pod = **resource == *"pods";
-                    // After the end, no user chooses pods by their ages and names, and no rule compares the ages.
+                    // After the end, no user chooses pods by their ages and names, and no rule compares the ages. It does not
+                    // matter which of several pods is deleted, either.
                     let order = (scope == Scope::Steps || !is_pod)
                         .then(|| (creations.of(times.creation), ready.of(times.ready)));
                     // The kubelet does nothing more for a ready pod.
                     let time = time.filter(|_| times.ready.is_none() || deletion.is_some());
                     let until_available = times.ready.filter(|_| !min_ready.is_zero());
                     let until_available = until_available.map(|ready| age(ready).min(units(min_ready)));
-                    hash((hashes.content, time, order, until_available, times.progress.map(age)))
+                    let content = if scope == Scope::End { hashes.without_node } else { hashes.content };
+                    hash((content, time, order, until_available, times.progress.map(age)))
                 };
                 all.push(hash((resource, &*key.namespace, written, number, of_scope, deletion)));
             }
@@ -344,10 +351,12 @@ impl Times {
 fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Hashes {
     if resource == "leases" {
         let holder = hash(value["spec"]["holderIdentity"].as_str());
-        return Hashes { exact: holder, content: holder };
+        return Hashes { exact: holder, content: holder, without_node: holder };
     }
+    let is_pod = resource == "pods";
     let (all, partial) =
-        (MemberHasher { numbers, is_exact: true }, MemberHasher { numbers, is_exact: false });
+        (MemberHasher { numbers, is_exact: true, is_pod }, MemberHasher { numbers, is_exact: false, is_pod });
+    let node = value["spec"]["nodeName"].as_str().filter(|_| is_pod);
     let mut common = DefaultHasher::new();
     let metadata = &value["metadata"];
     metadata["deletionTimestamp"].is_string().hash(&mut common);
@@ -365,6 +374,7 @@ fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Ha
         all.hash(&metadata[member], &mut exact);
     }
     all.hash(&value["status"], &mut exact);
+    node.hash(&mut exact);
 
     let number = |value: &Value| value.as_i64().unwrap_or_default();
     let observed = number(&value["status"]["observedGeneration"]);
@@ -379,7 +389,9 @@ fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Ha
         }
     }
     partial.hash(&value["status"], &mut common);
-    Hashes { exact: exact.finish(), content: common.finish() }
+    let without_node = common.finish();
+    node.hash(&mut common);
+    Hashes { exact: exact.finish(), content: common.finish(), without_node }
 }
 
 /// Hasher of a member of an object with all its members.
@@ -387,6 +399,8 @@ struct MemberHasher<'a> {
     numbers: &'a HashMap<Box<str>, u32>,
     /// `false` if times, observed generations and the order of conditions do not matter.
     is_exact: bool,
+    /// `true` if members [`OF_NODE`] are left out.
+    is_pod: bool,
 }
 
 impl MemberHasher<'_> {
@@ -427,7 +441,10 @@ impl MemberHasher<'_> {
     }
 
     fn matters(&self, name: &str) -> bool {
-        !IDENTITIES.contains(&name) && (self.is_exact || name != "observedGeneration")
+        let is_left_out = IDENTITIES.contains(&name)
+            || self.is_pod && OF_NODE.contains(&name)
+            || !self.is_exact && name == "observedGeneration";
+        !is_left_out
     }
 }
 

@@ -74,10 +74,21 @@ fn steps_do_not_depend_on_all_members() {
         (json!({"status": {"conditions": conditions}}), equal),
         (json!({"status": {"conditions": []}}), different),
     ] {
-        let Hashes { exact, content } = changed("replicasets", &patch);
+        let Hashes { exact, content, .. } = changed("replicasets", &patch);
         assert_eq!((exact == before.exact, content == before.content), expected, "{patch}");
     }
     assert_ne!(changed("replicasets", &desired("4", 1)), changed("replicasets", &desired("5", 1)));
+}
+
+#[test]
+fn node_of_a_pod_is_hashed_apart() {
+    let other = json!({"spec": {"nodeName": "a"}, "status": {"hostIP": "10.0.0.1"}});
+    let (before, after) = (changed("pods", &json!({})), changed("pods", &other));
+    assert_ne!(after.exact, before.exact);
+    assert_ne!(after.content, before.content);
+    assert_eq!(after.without_node, before.without_node);
+    let other_kind = |patch| changed("widgets", patch).without_node;
+    assert_ne!(other_kind(&other), other_kind(&json!({})));
 }
 
 fn second(second: i64) -> Timestamp {
@@ -88,7 +99,7 @@ fn second(second: i64) -> Timestamp {
 fn objects(resource: &str, all: &[(&str, Times)]) -> Objects {
     let mut objects = Objects::default();
     for (name, times) in all {
-        let (version, hashes) = (String::new(), Hashes { exact: 0, content: 7 });
+        let (version, hashes) = (String::new(), Hashes { exact: 0, content: 7, without_node: 7 });
         let creation = times.creation.filter(|_| resource == "pods");
         let time = creation.map(|at| at.duration_since(second(0)).unsigned_abs());
         let written = written_name(resource, name).to_owned();
