@@ -24,16 +24,19 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let manifest = operator.join("Cargo.toml");
     let block = page.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```"));
     let (block, _) = block.ok_or_else(|| TaskError::Tutorial("no manifest".to_owned()))?;
-    let text = manifest_of_packages(workspace, block);
+    let root = workspace.root.join("Cargo.toml");
+    let root = fs::read_to_string(root).map_err(failed("read Cargo.toml"))?;
+    let text = manifest_of_packages(workspace, block, &root);
     fs::write(manifest, text).map_err(failed("write Cargo.toml"))?;
     // Cargo drops what the operator does not need.
     fs::copy(workspace.root.join("Cargo.lock"), operator.join("Cargo.lock"))
         .map_err(failed("copy Cargo.lock"))?;
 
-    let target = workspace.target.join("consumer");
-    run(cargo(&operator).args(["check", "--all-targets", "--target-dir"]).arg(&target))?;
+    // Dependencies that the workspace has compiled with the same features and profile are not compiled again.
+    let target = &workspace.target;
+    run(cargo(&operator).args(["check", "--all-targets", "--target-dir"]).arg(target))?;
     // Without the dependencies of the tests, so the features in the manifest suffice.
-    let definition = run(cargo(&operator).args(["run", "--target-dir"]).arg(&target).args(["--", "crd"]))?;
+    let definition = run(cargo(&operator).args(["run", "--target-dir"]).arg(target).args(["--", "crd"]))?;
     let expected = workspace.root.join("examples/website-operator/deploy/crd.yaml");
     if definition != fs::read_to_string(expected).map_err(failed("read deploy/crd.yaml"))? {
         return Err(TaskError::Tutorial("cargo run -- crd prints another definition".to_owned()));
@@ -56,10 +59,11 @@ fn copy_blocks(page: &str, folder: &Path) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Returns the manifest of the tutorial with the packages in place of a checkout. All packages are dependencies of the tests, so
-/// that all are compiled.
-fn manifest_of_packages(workspace: &Workspace, tutorial: &str) -> String {
-    let mut manifest = tutorial.to_owned();
+/// Returns the manifest of the tutorial with the packages in place of a checkout, and with the development profile of `root`, the
+/// manifest of the workspace. All packages are dependencies of the tests, so that all are compiled. The program has another name
+/// than that of the workspace, which would be overwritten.
+fn manifest_of_packages(workspace: &Workspace, tutorial: &str, root: &str) -> String {
+    let mut manifest = tutorial.replace("[package]\n", "[package]\nautobins = false\n");
     for published in &workspace.published {
         let Published { name, version } = published;
         // Writing to a string does not fail.
@@ -69,7 +73,11 @@ fn manifest_of_packages(workspace: &Workspace, tutorial: &str) -> String {
             let _ = writeln!(manifest, "{name} = \"{version}\"");
         }
     }
-    manifest.push_str("\n[workspace]\n\n[profile.dev]\ndebug = false\n\n[patch.crates-io]\n");
+    manifest.push_str("\n[[bin]]\nname = \"tutorial\"\npath = \"src/main.rs\"\n\n[workspace]\n");
+    for section in root.split("\n[").filter(|section| section.starts_with("profile.dev")) {
+        let _ = writeln!(manifest, "\n[{section}");
+    }
+    manifest.push_str("\n[patch.crates-io]\n");
     for published in workspace.published.iter().filter(|published| published.name != "kcm") {
         let _ = writeln!(manifest, "{} = {{ path = \"../{}\" }}", published.name, published.folder());
     }
