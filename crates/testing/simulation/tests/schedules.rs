@@ -189,8 +189,8 @@ fn copies_do_the_same_as_repetitions() {
 /// Scenarios whose states are compared.
 const STATES: [&str; 6] = [
     "rolling-update",
-    "two-managers",
     "overlapping-replica-sets",
+    "two-managers",
     "adoption-and-release",
     "min-ready-seconds",
     "restore",

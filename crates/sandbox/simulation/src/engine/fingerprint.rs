@@ -55,7 +55,7 @@ struct ProcessState {
     keys: Vec<QueuedKey>,
     /// `true` if the process has read something else than Leases.
     is_reading: bool,
-    /// Paths of the collections that the process has listed, without those of Leases.
+    /// Paths of the collections that the process has listed or watched, without those of Leases.
     collections: BTreeSet<String>,
     /// Time at which the process observed the last change of a Lease.
     observed: Option<Duration>,
@@ -197,8 +197,8 @@ impl RunState {
             if process.process.is_dead() {
                 continue;
             }
-            let is_of_manager = self.settles_within.is_some();
-            if let Some(keys) = process.keys_if_settled(now, wall, &self.objects, is_of_manager) {
+            let are_of_manager = self.settles_within.is_some();
+            if let Some(keys) = process.keys_if_settled(now, wall, &self.objects, are_of_manager) {
                 (process.keys, process.trace) = (keys, Trace::default());
             }
         }
@@ -228,13 +228,16 @@ impl RunState {
             .map(|time| self.last + time + END_HORIZON);
         let mut hasher = DefaultHasher::new();
         self.objects.hash(scope, origin, self.wall).hash(&mut hasher);
-        for ProcessState { process, keys, observed, trace, .. } in self.processes.values() {
+        for ProcessState { process, keys, is_reading, observed, trace, .. } in self.processes.values() {
             let is_settled = trace.total == 0;
-            // After the end, the times of elections do not matter to processes that wait for nothing else.
+            // After the end, only the time of the last change of a Lease matters to an election of processes that wait for nothing
+            // else.
             let has_times = !(is_end && is_settled && process.is_waiting(self.wall));
             let observed = observed.filter(|_| has_times).map(|at| bucket(at, origin));
             let exited = process.exited().map(|exited| bucket(exited, origin));
             (process.manager, observed, exited, trace.total).hash(&mut hasher);
+            // A manager that leads has controllers.
+            (is_reading, process.has_controllers()).hash(&mut hasher);
             let mut current = Vec::new();
             if !is_settled {
                 // Of what the process remembers, the times are not known.
@@ -259,17 +262,18 @@ impl RunState {
 }
 
 impl ProcessState {
-    /// Keys of the queues if the process is settled. A controller manager that does not lead has caches, and no controllers yet.
+    /// Keys of the queues if the process is settled. A controller manager that does not lead has no controllers yet. Its caches
+    /// do not matter, because it lists again when it is elected.
     fn keys_if_settled(
         &self,
         now: Duration,
         wall: Timestamp,
         objects: &Objects,
-        is_of_manager: bool,
+        are_of_manager: bool,
     ) -> Option<Vec<QueuedKey>> {
         let controllers = self.process.controllers();
-        let has_caches = || is_of_manager && self.process.has_watched(&self.collections);
-        let is_known = !self.is_reading || !controllers.is_empty() || has_caches();
+        let is_standby = || are_of_manager && self.process.has_watched(&self.collections);
+        let is_known = !self.is_reading || !controllers.is_empty() || is_standby();
         if !is_known || !self.process.is_waiting(wall) {
             return None;
         }
@@ -333,33 +337,56 @@ mod tests {
         assert_eq!(written_path("/apis/apps/v1/replicasets/w-abc"), "/apis/apps/v1/replicasets/w-abc");
     }
 
-    /// Process that has listed pods, and has observed a change of a Lease at the second `observed`.
+    /// Process that has listed nodes and pods, and has observed a change of a Lease at the second `observed`.
     fn listed(observed: u64) -> (RunState, Arc<Process>) {
         let process = Process::new(0, 1, &Host::new(Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH))), 0);
         let mut run = RunState::new(Some(Duration::ZERO));
         run.started(&process);
+        run.requested(&process, StepKind::Read, "m0 list nodes", "/api/v1/nodes");
         run.requested(&process, StepKind::Read, "m0 list pods", "/api/v1/pods");
         run.last = Duration::from_secs(observed);
         run.responded(&process, StepKind::Lease, "200");
         (run, process)
     }
 
-    fn watch(process: &Process, until: Timestamp) {
-        let number = process.begin_watch("/api/v1/pods");
-        process.record_observed("/api/v1/pods", number, ObservedHistory::UpTo(until));
+    fn watch(process: &Process, path: &str) {
+        let number = process.begin_watch(path);
+        process.record_observed(path, number, ObservedHistory::UpTo(Timestamp::UNIX_EPOCH));
     }
 
     #[test]
-    fn process_without_controllers_is_settled_when_it_watches() {
-        let (now, wall) = (Duration::from_secs(9), Timestamp::UNIX_EPOCH);
+    fn manager_without_controllers_is_settled_when_it_watches_all_collections() {
+        let (mut now, wall) = (Duration::from_secs(9), Timestamp::UNIX_EPOCH);
         let (mut run, process) = listed(1);
-        let mut is_settled = |now| {
+        let mut is_settled = |settles_within| {
+            now += RESOLUTION;
+            run.settles_within = settles_within;
             run.advance(now, wall);
             run.processes[&0].trace.total == 0
         };
-        assert!(!is_settled(now));
-        watch(&process, wall);
-        assert!(is_settled(now + RESOLUTION));
+        watch(&process, "/api/v1/nodes");
+        assert!(!is_settled(Some(Duration::ZERO)));
+        watch(&process, "/api/v1/pods");
+        assert!(!is_settled(None), "other controllers");
+        assert!(is_settled(Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn manager_that_has_read_nothing_differs_at_the_end() {
+        let (now, wall) = (Duration::from_secs(9), Timestamp::UNIX_EPOCH);
+        let (mut run, process) = listed(1);
+        let end = |run: &mut RunState| {
+            run.advance(now, wall);
+            (run.processes[&0].trace.total, run.end_fingerprint())
+        };
+        watch(&process, "/api/v1/nodes");
+        watch(&process, "/api/v1/pods");
+        let (trace, watching) = end(&mut run);
+        let mut fresh = RunState::new(Some(Duration::ZERO));
+        fresh.started(&Process::new(0, 2, &process.host, 0));
+        let (other, reading_nothing) = end(&mut fresh);
+        assert_eq!((trace, other), (0, 0));
+        assert_ne!(watching, reading_nothing);
     }
 
     #[test]
@@ -368,7 +395,8 @@ mod tests {
             let (now, wall) = (Duration::from_secs(9), Timestamp::UNIX_EPOCH);
             let (mut run, process) = listed(observed);
             if watches {
-                watch(&process, wall);
+                watch(&process, "/api/v1/nodes");
+                watch(&process, "/api/v1/pods");
             }
             run.advance(now, wall);
             (run.end_fingerprint(), run.fingerprint())

@@ -281,6 +281,10 @@ impl Process {
         self.controllers.lock().clone()
     }
 
+    pub fn has_controllers(&self) -> bool {
+        !self.controllers.lock().is_empty()
+    }
+
     /// Deadlines of the sleeps that end until `horizon`, in ascending order.
     pub fn sleeps(&self, horizon: Duration) -> Vec<Duration> {
         let sleeps = self.sleeps.lock();

@@ -30,7 +30,8 @@ const PARTIAL_METADATA: [&str; 3] = ["annotations", "creationTimestamp", "genera
 /// Members that differ between runs, and on which no step depends.
 const IDENTITIES: [&str; 3] = ["podIP", "podIPs", "containerID"];
 
-/// Members of a pod that follow from its node. The node matters only when pods are chosen for deletion.
+/// Members of the specification and status of a pod that follow from its node. The node matters when pods are chosen for deletion,
+/// or when it is lost.
 const OF_NODE: [&str; 3] = ["nodeName", "hostIP", "hostIPs"];
 
 /// Annotations with sizes. Of a ReplicaSet without pods, only a desired size of 0 matters.
@@ -355,8 +356,9 @@ fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Ha
     }
     let is_pod = resource == "pods";
     let (all, partial) =
-        (MemberHasher { numbers, is_exact: true, is_pod }, MemberHasher { numbers, is_exact: false, is_pod });
+        (MemberHasher { numbers, is_exact: true }, MemberHasher { numbers, is_exact: false });
     let node = value["spec"]["nodeName"].as_str().filter(|_| is_pod);
+    let left_out = if is_pod { &OF_NODE[..] } else { &[] };
     let mut common = DefaultHasher::new();
     let metadata = &value["metadata"];
     metadata["deletionTimestamp"].is_string().hash(&mut common);
@@ -366,7 +368,7 @@ fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Ha
     for (name, member) in value.as_object().into_iter().flatten() {
         if !["metadata", "status"].contains(&&**name) {
             name.hash(&mut common);
-            all.hash(member, &mut common);
+            all.hash_without(left_out, member, &mut common);
         }
     }
     let mut exact = common.clone();
@@ -388,7 +390,7 @@ fn hashes(resource: &str, value: &Value, numbers: &HashMap<Box<str>, u32>) -> Ha
             name => (name, annotation.as_str()).hash(&mut common),
         }
     }
-    partial.hash(&value["status"], &mut common);
+    partial.hash_without(left_out, &value["status"], &mut common);
     let without_node = common.finish();
     node.hash(&mut common);
     Hashes { exact: exact.finish(), content: common.finish(), without_node }
@@ -399,15 +401,19 @@ struct MemberHasher<'a> {
     numbers: &'a HashMap<Box<str>, u32>,
     /// `false` if times, observed generations and the order of conditions do not matter.
     is_exact: bool,
-    /// `true` if members [`OF_NODE`] are left out.
-    is_pod: bool,
 }
 
 impl MemberHasher<'_> {
     fn hash(&self, value: &Value, hasher: &mut DefaultHasher) {
+        self.hash_without(&[], value, hasher);
+    }
+
+    /// Hashes a value without these of its members.
+    fn hash_without(&self, left_out: &[&str], value: &Value, hasher: &mut DefaultHasher) {
         match value {
             Value::Object(members) => {
-                for (name, member) in members.iter().filter(|(name, _)| self.matters(name)) {
+                let matters = |name: &str| self.matters(name) && !left_out.contains(&name);
+                for (name, member) in members.iter().filter(|(name, _)| matters(name)) {
                     name.hash(hasher);
                     match member.as_str().filter(|_| name == "uid").and_then(|uid| self.numbers.get(uid)) {
                         Some(number) => number.hash(hasher),
@@ -441,10 +447,7 @@ impl MemberHasher<'_> {
     }
 
     fn matters(&self, name: &str) -> bool {
-        let is_left_out = IDENTITIES.contains(&name)
-            || self.is_pod && OF_NODE.contains(&name)
-            || !self.is_exact && name == "observedGeneration";
-        !is_left_out
+        !IDENTITIES.contains(&name) && (self.is_exact || name != "observedGeneration")
     }
 }
 

@@ -89,6 +89,11 @@ fn node_of_a_pod_is_hashed_apart() {
     assert_eq!(after.without_node, before.without_node);
     let other_kind = |patch| changed("widgets", patch).without_node;
     assert_ne!(other_kind(&other), other_kind(&json!({})));
+    let port = |address: &str| json!({"spec": {"containers": [{"ports": [{"hostIP": address}]}]}});
+    assert_ne!(
+        changed("pods", &port("10.0.0.1")).without_node,
+        changed("pods", &port("10.0.0.2")).without_node
+    );
 }
 
 fn second(second: i64) -> Timestamp {
