@@ -1,6 +1,6 @@
 //! A crate outside of the workspace that depends on the packages: the operator of the tutorial, copied from its blocks.
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{env, fmt::Write as _, fs, path::Path, process::Command};
 
 use crate::{
     TaskError, failed,
@@ -31,16 +31,22 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let root = workspace.root.join("Cargo.toml");
     let root = fs::read_to_string(root).map_err(failed("read Cargo.toml"))?;
     let text = manifest_of_packages(workspace, block, &root);
-    fs::write(manifest, text).map_err(failed("write Cargo.toml"))?;
+    fs::write(&manifest, text).map_err(failed("write Cargo.toml"))?;
     // Cargo drops what the operator does not need.
     fs::copy(workspace.root.join("Cargo.lock"), operator.join("Cargo.lock"))
         .map_err(failed("copy Cargo.lock"))?;
 
-    // Dependencies that the workspace has compiled with the same features and profile are not compiled again.
-    let target = &workspace.target;
-    run(cargo(&operator).args(["check", "--all-targets", "--target-dir"]).arg(target))?;
+    // Cargo reads the configuration of the folder in which it runs, which must not be that of the workspace. Dependencies that the
+    // workspace has compiled with the same features and profile are not compiled again.
+    let elsewhere = env::temp_dir();
+    let run_cargo = |command: &[&str], arguments: &[&str]| {
+        let mut cargo = cargo(&elsewhere);
+        cargo.args(command).arg("--manifest-path").arg(&manifest);
+        run(cargo.arg("--target-dir").arg(&workspace.target).args(arguments))
+    };
+    run_cargo(&["check", "--all-targets"], &[])?;
     // Without the dependencies of the tests, so the features in the manifest suffice.
-    let definition = run(cargo(&operator).args(["run", "--target-dir"]).arg(target).args(["--", "crd"]))?;
+    let definition = run_cargo(&["run"], &["--", "crd"])?;
     let expected = workspace.root.join("examples/website-operator/deploy/crd.yaml");
     if definition != fs::read_to_string(expected).map_err(failed("read deploy/crd.yaml"))? {
         return Err(TaskError::Tutorial("cargo run -- crd prints another definition".to_owned()));
