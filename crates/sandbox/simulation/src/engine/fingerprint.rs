@@ -193,12 +193,12 @@ impl RunState {
             return;
         }
         (self.last, self.wall) = (now, wall);
+        let has_other_controllers = self.settles_within.is_none();
         for process in self.processes.values_mut() {
             if process.process.is_dead() {
                 continue;
             }
-            let are_of_manager = self.settles_within.is_some();
-            if let Some(keys) = process.keys_if_settled(now, wall, &self.objects, are_of_manager) {
+            if let Some(keys) = process.keys_if_settled(now, wall, &self.objects, has_other_controllers) {
                 (process.keys, process.trace) = (keys, Trace::default());
             }
         }
@@ -269,10 +269,10 @@ impl ProcessState {
         now: Duration,
         wall: Timestamp,
         objects: &Objects,
-        are_of_manager: bool,
+        has_other_controllers: bool,
     ) -> Option<Vec<QueuedKey>> {
         let controllers = self.process.controllers();
-        let is_standby = || are_of_manager && self.process.has_watched(&self.collections);
+        let is_standby = || !has_other_controllers && self.process.has_watched(&self.collections);
         let is_known = !self.is_reading || !controllers.is_empty() || is_standby();
         if !is_known || !self.process.is_waiting(wall) {
             return None;
