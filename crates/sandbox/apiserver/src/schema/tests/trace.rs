@@ -81,6 +81,13 @@ fn trace<T: for<'de> Deserialize<'de>>(
     T::deserialize(tracer).unwrap();
 }
 
+/// Name of a field, and its type once it is traced.
+type Found = (&'static str, Cell<Option<String>>);
+
+/// The struct that contains itself. `crate::custom` reads it.
+const SELF_CONTAINED: &str = "JSONSchemaProps";
+
+/// The methods of [`Deserializer`] are compiled for each type. What does not depend on the type is separate.
 #[derive(Clone, Copy)]
 struct Tracer<'a> {
     structs: &'a RefCell<Structs>,
@@ -100,6 +107,40 @@ impl<'a> Tracer<'a> {
     fn of(self, found: &'a Cell<Option<String>>) -> Self {
         Self { root: None, text: "", found, ..self }
     }
+
+    /// Tracers of the fields of a struct.
+    fn tracers(self, name: &'static str, fields: &'a [Found]) -> Vec<(&'static str, Self)> {
+        // Kinds are also fields of others: the claims of a StatefulSet.
+        let has = |name| fields.iter().any(|(field, _)| *field == name);
+        let is_kind = has("apiVersion") && has("metadata");
+        let root = self.root.or(is_kind.then_some(("v1", name)));
+        let tracer = |(name, found): &'a Found| {
+            let text = match (root, *name) {
+                (Some((api_version, _)), "apiVersion") => api_version,
+                (Some((_, kind)), "kind") => kind,
+                _ => "",
+            };
+            (*name, Self { text, ..self.of(found) })
+        };
+        fields.iter().map(tracer).collect()
+    }
+
+    /// Adds a struct with the types of its fields.
+    fn add_struct(self, type_name: &str, name: &'static str, fields: Vec<Found>) {
+        if name == SELF_CONTAINED {
+            self.found("any");
+            return;
+        }
+        let package = package_of(type_name);
+        self.found(&format!("{package}.{name}"));
+        let fields = fields.into_iter().map(|(name, found)| (name, found.take().unwrap()));
+        self.structs.borrow_mut().insert((package, name), fields.collect());
+    }
+}
+
+/// Fields without their types.
+fn untraced(names: &[&'static str]) -> Vec<Found> {
+    names.iter().map(|name| (*name, Cell::default())).collect()
 }
 
 impl IntoDeserializer<'_, Error> for Tracer<'_> {
@@ -195,29 +236,10 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        if name == "JSONSchemaProps" {
-            // It contains itself. `crate::custom` reads it.
-            self.found("any");
-            return visitor.visit_map(MapDeserializer::new(iter::empty::<(&str, &str)>()));
-        }
-        let package = package_of(type_name::<V::Value>());
-        // Kinds are also fields of others: the claims of a StatefulSet.
-        let is_kind = ["apiVersion", "metadata"].iter().all(|field| names.contains(field));
-        let root = self.root.or(is_kind.then_some(("v1", name)));
-        // Known structs are offered their fields again: some have required fields. No struct contains itself.
-        let fields: Vec<_> = names.iter().map(|name| (*name, Cell::default())).collect();
-        let traced = fields.iter().map(|(name, found)| {
-            let text = match (root, *name) {
-                (Some((api_version, _)), "apiVersion") => api_version,
-                (Some((_, kind)), "kind") => kind,
-                _ => "",
-            };
-            (*name, Tracer { text, ..self.of(found) })
-        });
-        let value = visitor.visit_map(MapDeserializer::new(traced))?;
-        self.found(&format!("{package}.{name}"));
-        let fields = fields.into_iter().map(|(name, found)| (name, found.take().unwrap()));
-        self.structs.borrow_mut().insert((package, name), fields.collect());
+        // Known structs are offered their fields again: some have required fields.
+        let fields = untraced(if name == SELF_CONTAINED { &[] } else { names });
+        let value = visitor.visit_map(MapDeserializer::new(self.tracers(name, &fields).into_iter()))?;
+        self.add_struct(type_name::<V::Value>(), name, fields);
         Ok(value)
     }
 
