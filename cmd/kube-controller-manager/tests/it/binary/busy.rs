@@ -19,8 +19,8 @@ use crate::binary::cluster::{Cluster, Entry};
 /// Name of the thread that the controllers run on.
 const CONTROLLERS: &str = "controllers";
 
-/// Time for which each thread is busy.
-const BUSY: Duration = Duration::from_secs(30);
+/// Time for which each thread is busy: three durations of the Lease.
+const BUSY: Duration = Duration::from_secs(12);
 
 /// Clock that keeps the threads of the controllers and of the secure port busy when they read it.
 #[derive(Debug, Default)]
