@@ -6,7 +6,7 @@ use std::{fs, ops::ControlFlow, path::Path};
 use kcm_rollout_simulation::{Scenario, parallel};
 
 /// Seeds that every test run tries. `SIMULATION_SEEDS=0..1000` tries others.
-const SEEDS: std::ops::Range<u64> = 0..if cfg!(debug_assertions) { 50 } else { 300 };
+const SEEDS: std::ops::Range<u64> = 0..if cfg!(debug_assertions) { 20 } else { 300 };
 
 const THREADS: usize = 4;
 
