@@ -42,7 +42,7 @@ fn simulation(add_to: impl Fn(&mut Manager, Arc<FakeDns>) + Send + Sync + 'stati
 
 #[test]
 fn operator_violates_no_rule() {
-    let (seeds, share) = if cfg!(debug_assertions) { (20, 20) } else { (2_000, 1) };
+    let (seeds, share) = if cfg!(debug_assertions) { (50, 10) } else { (2_000, 1) };
     simulation(|manager, dns| operator::add_to(manager, dns)).share(share).check(0..seeds);
 }
 
