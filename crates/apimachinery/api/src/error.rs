@@ -287,11 +287,11 @@ impl ApiError {
         !self.may_have_taken_effect() && !is_temporary()
     }
 
-    /// `true` if the API server did not process the request, or its result is unknown: it was not available, overloaded, or
-    /// not reached. The error says nothing about the object.
-    pub fn is_unavailable(&self) -> bool {
+    /// `true` if the error says nothing about the content of the request: the API server was not available, overloaded, or
+    /// not reached, or the object has changed since it was read.
+    pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Status(status) => matches!(status.code, 408 | 429 | 500..),
+            Self::Status(status) => self.is_conflict() || matches!(status.code, 408 | 429 | 500..),
             Self::NotSent(_) | Self::Timeout(_) | Self::Transport(_) => true,
             Self::InvalidRequest(_) | Self::Decode(_) | Self::NotLeading(_) => false,
         }
@@ -424,15 +424,17 @@ mod tests {
     }
 
     #[test]
-    fn unavailable_excludes_refusals() {
+    fn temporary_excludes_refusals() {
         for code in [408, 429, 500, 503, 504] {
-            assert!(ApiError::status(code, "", "").is_unavailable(), "{code}");
+            assert!(ApiError::status(code, "", "").is_temporary(), "{code}");
         }
         for code in [400, 401, 403, 404, 409, 410, 422] {
-            assert!(!ApiError::status(code, "", "").is_unavailable(), "{code}");
+            assert!(!ApiError::status(code, "", "").is_temporary(), "{code}");
         }
-        assert!(ApiError::NotSent("no connection".into()).is_unavailable());
-        assert!(!ApiError::NotLeading("create".to_owned()).is_unavailable());
+        assert!(ApiError::status(409, reason::CONFLICT, "").is_temporary());
+        assert!(!ApiError::status(409, reason::ALREADY_EXISTS, "").is_temporary());
+        assert!(ApiError::NotSent("no connection".into()).is_temporary());
+        assert!(!ApiError::NotLeading("create".to_owned()).is_temporary());
     }
 
     #[test]

@@ -110,9 +110,9 @@ impl<T: Item> RateLimitingQueue<T> {
         self.add_after(item, delay);
     }
 
-    /// Adds `item`, which has failed for a reason that does not concern it, such as an API server that is not available. As
-    /// [`add_rate_limited`](Self::add_rate_limited), but a failure before the end of the last delay is not counted: `item`
-    /// keeps the time of its retry.
+    /// Adds `item`, which has failed for a reason that does not concern it, such as an API server that is not available or
+    /// a cache that is late. As [`add_rate_limited`](Self::add_rate_limited), but a failure before the end of the last delay is
+    /// not counted: `item` keeps the time of its retry.
     ///
     /// An item that events add while it backs off fails as often as there are events. With
     /// [`add_rate_limited`](Self::add_rate_limited), ten seconds without an API server can cause a delay of minutes. With this

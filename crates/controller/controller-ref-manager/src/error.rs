@@ -68,11 +68,11 @@ impl ClaimErrors {
         (!errors.is_empty()).then_some(Self(errors))
     }
 
-    /// `true` if the API server was not available for any of the requests. See [`ApiError::is_unavailable`].
-    pub fn are_unavailable(&self) -> bool {
+    /// `true` if no error says anything about the content of the requests. See [`ApiError::is_temporary`].
+    pub fn are_temporary(&self) -> bool {
         self.iter().all(|error| match error {
             ClaimError::AdoptionRefused { source: AdoptionRefused::Recheck(error), .. }
-            | ClaimError::Patch(error) => error.is_unavailable(),
+            | ClaimError::Patch(error) => error.is_temporary(),
             ClaimError::AdoptionRefused { .. } => false,
         })
     }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claim_is_unavailable_if_each_error_is() {
+    fn claim_errors_are_temporary_if_each_is() {
         let patch = |code| ClaimError::Patch(ApiError::status(code, "", ""));
         let recheck = ClaimError::AdoptionRefused {
             kind: "Pod".into(),
@@ -115,10 +115,10 @@ mod tests {
             uid: "1".into(),
             source: AdoptionRefused::Recheck(ApiError::Transport("connection broken".into())),
         };
-        let are_unavailable = |errors: &[&ClaimError]| {
-            ClaimErrors(errors.iter().map(|error| (*error).clone()).collect()).are_unavailable()
+        let are_temporary = |errors: &[&ClaimError]| {
+            ClaimErrors(errors.iter().map(|error| (*error).clone()).collect()).are_temporary()
         };
-        assert!(are_unavailable(&[&patch(503), &recheck]));
-        assert!(!are_unavailable(&[&patch(503), &patch(422)]));
+        assert!(are_temporary(&[&patch(503), &recheck]));
+        assert!(!are_temporary(&[&patch(503), &patch(422)]));
     }
 }

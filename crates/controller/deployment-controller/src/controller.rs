@@ -206,13 +206,13 @@ impl Reconciler for Syncer {
 
     fn classify(error: &SyncError) -> ErrorClass {
         if let SyncError::Claim(errors) = error
-            && errors.are_unavailable()
+            && errors.are_temporary()
         {
-            return ErrorClass::Unavailable;
+            return ErrorClass::Temporary;
         }
         match error.api_error() {
             Some(error) if error.is_namespace_terminating() => ErrorClass::Terminal,
-            Some(error) if error.is_unavailable() => ErrorClass::Unavailable,
+            Some(error) if error.is_temporary() => ErrorClass::Temporary,
             _ => ErrorClass::Failed,
         }
     }

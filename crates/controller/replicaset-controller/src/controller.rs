@@ -237,8 +237,8 @@ impl Reconciler for Syncer {
             | SyncError::Manage {
                 source: ManageError::Create(CreateError::Api(error)) | ManageError::Delete(error),
                 ..
-            } if error.is_unavailable() => ErrorClass::Unavailable,
-            SyncError::Claim(errors) if errors.are_unavailable() => ErrorClass::Unavailable,
+            } if error.is_temporary() => ErrorClass::Temporary,
+            SyncError::Claim(errors) if errors.are_temporary() => ErrorClass::Temporary,
             _ => ErrorClass::Failed,
         }
     }

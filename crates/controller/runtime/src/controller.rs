@@ -341,7 +341,7 @@ impl<R: Reconciler> Shared<R> {
             self.queue.add_backed_off(key.clone());
             return SyncResult::Stale;
         }
-        if class == ErrorClass::Unavailable {
+        if class == ErrorClass::Temporary {
             // DEVIATION: upstream counts each failure, also of syncs that events have started during the back-off.
             self.queue.add_rate_limited_once(key.clone());
         } else {

@@ -33,14 +33,14 @@ fn outcome(progress_check: Option<ProgressCheck>) -> SyncOutcome {
 }
 
 #[test]
-fn errors_of_an_unavailable_api_server_are_separate() {
+fn temporary_errors_are_separate() {
     let classify =
         |source| Syncer::classify(&SyncError::Write { operation: "update", object: key(), source });
-    assert_eq!(Syncer::classify(&write_error()), ErrorClass::Unavailable);
-    assert_eq!(classify(ApiError::status(503, "", "")), ErrorClass::Unavailable);
-    assert_eq!(classify(ApiError::status(429, "", "")), ErrorClass::Unavailable);
+    assert_eq!(Syncer::classify(&write_error()), ErrorClass::Temporary);
+    assert_eq!(classify(ApiError::status(503, "", "")), ErrorClass::Temporary);
+    assert_eq!(classify(ApiError::status(429, "", "")), ErrorClass::Temporary);
     assert_eq!(classify(ApiError::status(403, "", "")), ErrorClass::Failed);
-    assert_eq!(classify(ApiError::status(409, "", "")), ErrorClass::Failed);
+    assert_eq!(classify(ApiError::status(409, "Conflict", "")), ErrorClass::Temporary);
     assert_eq!(Syncer::classify(&SyncError::UnknownStrategy("Canary".to_owned())), ErrorClass::Failed);
 }
 
@@ -63,7 +63,7 @@ fn requeues_after_the_progress_check() {
 fn retries_after_ignored_write_errors() {
     let error = requeue(SyncOutcome { ignored_error: Some(write_error()), ..outcome(None) }).unwrap_err();
     assert_eq!(error.to_string(), write_error().to_string());
-    assert_eq!(Syncer::classify(&error), ErrorClass::Unavailable);
+    assert_eq!(Syncer::classify(&error), ErrorClass::Temporary);
 }
 
 #[test]

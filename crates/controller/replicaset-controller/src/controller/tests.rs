@@ -386,20 +386,20 @@ async fn retries_failed_syncs_with_growing_delays() {
 }
 
 #[test]
-fn errors_of_an_unavailable_api_server_are_separate() {
+fn temporary_errors_are_separate() {
     let create = |error: ApiError| {
         let source = ManageError::Create(error.into());
         Syncer::classify(&SyncError::Manage { source, next_availability: None })
     };
     assert_eq!(
         create(ApiError::status(500, "InternalError", "failed calling webhook")),
-        ErrorClass::Unavailable
+        ErrorClass::Temporary
     );
-    assert_eq!(create(ApiError::Transport("the connection broke".into())), ErrorClass::Unavailable);
+    assert_eq!(create(ApiError::Transport("the connection broke".into())), ErrorClass::Temporary);
     assert_eq!(create(refusal("exceeded quota")), ErrorClass::Failed);
     let status = |code| Syncer::classify(&SyncError::Status(ApiError::status(code, "", "")));
-    assert_eq!(status(503), ErrorClass::Unavailable);
-    assert_eq!(status(409), ErrorClass::Failed);
+    assert_eq!(status(503), ErrorClass::Temporary);
+    assert_eq!(status(422), ErrorClass::Failed);
     assert_eq!(status(404), ErrorClass::ObjectDeleted);
 }
 

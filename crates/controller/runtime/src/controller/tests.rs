@@ -81,7 +81,7 @@ async fn play(script: impl IntoIterator<Item = Result<Requeue, ErrorClass>>) -> 
 #[tokio::test(start_paused = true)]
 async fn retries_failed_syncs_with_growing_delays_until_one_succeeds() {
     for class in
-        [ErrorClass::Failed, ErrorClass::Unavailable, ErrorClass::StaleCache, ErrorClass::ObjectDeleted]
+        [ErrorClass::Failed, ErrorClass::Temporary, ErrorClass::StaleCache, ErrorClass::ObjectDeleted]
     {
         let (starts, results) = play([Err(class); 20]).await;
         let delays: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -119,6 +119,23 @@ async fn rate_limited_requeues_do_not_grow_the_back_off() {
     let (starts, _) = play([Ok(Requeue::RateLimited); 5]).await;
     assert_eq!(starts.len(), 6);
     assert!(starts[5] < 0.1, "{starts:?}");
+}
+
+/// Conflicts with a cache that is late, for example.
+#[tokio::test]
+async fn temporary_failures_of_syncs_that_events_start_do_not_delay_the_retry() {
+    let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+    let script = vec![Err(ErrorClass::Temporary); 40];
+    let controller =
+        Controller::builder("test", Arc::new(clock.clone())).build(Scripted(Mutex::new(script.into())));
+    for _ in 0..30 {
+        controller.queue().add(key());
+        controller.drain().await;
+        clock.step(Duration::from_millis(100));
+    }
+    assert!(controller.queue().num_requeues(&key()) <= 10);
+    clock.step(Duration::from_secs(3));
+    assert_eq!(controller.drain().await.len(), 1, "retry");
 }
 
 /// The limit of all keys together is 10 per second after a burst of 100.
