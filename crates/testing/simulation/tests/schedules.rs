@@ -147,20 +147,23 @@ fn schedules_with_one_surprise_violate_no_rule() {
         fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 24, "{} scenarios", files.len());
-    let mut problems = String::new();
-    for file in files {
+    let explore = |file: &PathBuf| {
         let name = file.file_stem().unwrap().to_string_lossy().into_owned();
         let exploration = Exploration::new(&name, 1, share());
         let explorer = exploration.explorer();
         assert!(explorer.outcome().has_no_findings(), "{name}: {}", explorer.outcome());
         let points = explorer.choice_count();
         assert!(points >= CHOICE_POINTS, "{name} has {points} choice points");
-        let report = exploration.run(&explorer);
-        assert_eq!(report.schedules + report.left_out, explorer.parts() as u64, "{name}");
-        for violation in report.violations {
-            problems += &format!("{name}: {violation:?}\n");
+        let reports = exploration.workers().run_parts(0..explorer.parts()).unwrap();
+        reports.into_iter().flat_map(|report| report.violations).collect::<Vec<_>>()
+    };
+    let mut problems = String::new();
+    parallel::each(files.into_iter(), parallel::available(), explore, |file, violations| {
+        for violation in violations {
+            problems += &format!("{}: {violation:?}\n", file.display());
         }
-    }
+        ControlFlow::<()>::Continue(())
+    });
     assert!(problems.is_empty(), "{problems}");
 }
 

@@ -26,7 +26,7 @@ pub trait Schedule: Clone {
 }
 
 /// Size of a group of schedules with one surprise. Each ends at the states of those before it in its group.
-const GROUP: usize = 64;
+const GROUP: usize = 256;
 
 /// Schedules of an exploration.
 #[derive(Debug, Clone, Copy)]
