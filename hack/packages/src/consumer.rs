@@ -64,10 +64,9 @@ fn copy_blocks(page: &str, folder: &Path) -> Result<(), TaskError> {
 }
 
 /// Returns the manifest of the tutorial with the packages in place of a checkout, and with the development profile of `root`, the
-/// manifest of the workspace. All packages are dependencies of the tests, so that all are compiled. The program has another name
-/// than that of the workspace, which would be overwritten.
+/// manifest of the workspace. All packages are dependencies of the tests, so that all are compiled.
 fn manifest_of_packages(workspace: &Workspace, tutorial: &str, root: &str) -> String {
-    let mut manifest = tutorial.replace("[package]\n", "[package]\nautobins = false\n");
+    let mut manifest = tutorial.to_owned();
     for published in &workspace.published {
         let Published { name, version } = published;
         // Writing to a string does not fail.
@@ -77,7 +76,7 @@ fn manifest_of_packages(workspace: &Workspace, tutorial: &str, root: &str) -> St
             let _ = writeln!(manifest, "{name} = \"{version}\"");
         }
     }
-    manifest.push_str("\n[[bin]]\nname = \"tutorial\"\npath = \"src/main.rs\"\n\n[workspace]\n");
+    manifest.push_str("\n[workspace]\n");
     for section in root.split("\n[").filter(|section| section.starts_with("profile.dev")) {
         let _ = writeln!(manifest, "\n[{section}");
     }
