@@ -283,8 +283,7 @@ impl ApiError {
     /// `true` if the request has not taken effect and never will, because it was not sent, or was refused for its content
     /// or its sender: 4xx except 408, 409 and 429.
     pub fn is_definite_refusal(&self) -> bool {
-        let is_temporary = || matches!(self.code(), Some(..400 | 409 | 429));
-        !self.may_have_taken_effect() && !is_temporary()
+        !self.may_have_taken_effect() && !matches!(self.code(), Some(..400 | 409 | 429))
     }
 
     /// `true` if the error says nothing about the content of the request: the API server was not available, overloaded, or
