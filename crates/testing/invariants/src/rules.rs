@@ -213,8 +213,13 @@ fn availability(
     basis: Basis,
 ) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    // A ReplicaSet that is scaled with its Deployment is scaled proportionally.
-    let is_scaling = old.desired != new.desired;
+    // If the Deployment was scaled since one of its ReplicaSets was, all are scaled proportionally.
+    let is_of_another_size = |set: &TrackedReplicaSet| {
+        set.current.replicas > 0
+            && set.current.desired != new.desired
+            && set.current.identity.uid != new.identity.uid
+    };
+    let is_scaling = old.desired != new.desired || model.sets_of(deployment).any(is_of_another_size);
     if new.replicas >= old.replicas || is_scaling {
         return None;
     }

@@ -296,6 +296,21 @@ fn proportional_scaling_has_no_minimum() {
     assert_eq!(test.violated(), []);
 }
 
+/// A ReplicaSet that was adopted after the Deployment was scaled still has the annotation of the former size.
+#[test]
+fn proportional_scaling_follows_from_the_size_noted_in_any_replica_set() {
+    for (noted, expected) in [("8", vec![]), ("10", vec![Invariant::Availability])] {
+        let mut test = InvariantTest::new();
+        test.observe(&deployment());
+        test.observe(&set("old", 10, 10));
+        let mut adopted = set("adopted", 2, 0);
+        adopted["metadata"]["annotations"] = json!({"deployment.kubernetes.io/desired-replicas": noted});
+        test.observe(&adopted);
+        test.check_write("update", &sized("old", 7, 10, 2));
+        assert_eq!(test.violated(), expected, "the other ReplicaSet was scaled for {noted} replicas");
+    }
+}
+
 /// The new ReplicaSet was scaled down from 6 to 3 proportionally, and its status has 5 available pods.
 #[test]
 fn surplus_pods_in_the_status_count_as_available() {
