@@ -89,12 +89,11 @@ impl TaskError {
     }
 }
 
-/// Returns the scenarios, by name.
-pub fn scenarios(tree: &Path) -> Result<BTreeMap<String, Scenario>, TaskError> {
-    let folder = tree.join(FOLDER);
+/// Returns the scenarios of a folder, by name.
+pub(crate) fn scenarios(folder: &Path) -> Result<BTreeMap<String, Scenario>, TaskError> {
     let mut scenarios = BTreeMap::new();
-    for entry in folder.read_dir().map_err(TaskError::file(&folder))? {
-        let path = entry.map_err(TaskError::file(&folder))?.path();
+    for entry in folder.read_dir().map_err(TaskError::file(folder))? {
+        let path = entry.map_err(TaskError::file(folder))?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         scenarios.insert(name, Scenario::read(&path)?);
     }
@@ -137,7 +136,7 @@ impl Task {
     /// Explores the scenarios, prints violations, and writes the table of `docs/simulation.md`.
     pub fn run(&self) -> Result<(), TaskError> {
         let tree = tree();
-        let mut all = scenarios(&tree)?;
+        let mut all = scenarios(&tree.join(FOLDER))?;
         if let Some(unknown) = self.scenarios.iter().find(|name| !all.contains_key(*name)) {
             return Err(TaskError::Unknown(unknown.clone()));
         }

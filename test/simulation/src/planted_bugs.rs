@@ -32,14 +32,14 @@ pub const FOLDER: &str = "test/planted-bugs";
 /// Results of the searches.
 const RESULTS: Table = Table {
     header: "\
-| Bug | Found by seed | Rule | Surprises | Scenario | Rule |
-|---|---|---|---|---|---|
+| Bug | Found by seed | Rule | Surprises | Scenario | Rule | Scenario of a defect |
+|---|---|---|---|---|---|---|
 ",
     key: &[0],
 };
 
 /// Row of a bug that is not found.
-const NOT_FOUND: &str = "none |  | none |  |";
+const NOT_FOUND: &str = "none |  | none |  |  | none";
 
 /// Folders that are not copied.
 const LEFT_OUT: [&str; 2] = ["target", ".git"];
@@ -90,7 +90,7 @@ pub enum TaskError {
     #[error(transparent)]
     Page(#[from] PageError),
     /// The simulation has a gap.
-    #[error("not found by seeds or surprises: {}", .0.join(", "))]
+    #[error("not found: {}", .0.join(", "))]
     NotFound(Vec<String>),
 }
 
@@ -160,13 +160,14 @@ impl Task {
 }
 
 /// Searches the bug that the environment names. Returns the cells of its row: the first of `seeds` that finds it with the
-/// rules, and the fewest surprises with scenario and rules.
+/// rules, the fewest surprises with scenario and rules, and the first scenario of a defect that finds it.
 ///
 /// Only programs built from a tree with planted bugs have any.
 pub fn find(jobs: usize, seeds: u64) -> Result<String, TaskError> {
     let seed = search::by_seed(jobs, seeds)?.unwrap_or_else(|| "none | ".to_owned());
     let surprises = search::by_surprises(jobs)?.unwrap_or_else(|| "none |  | ".to_owned());
-    Ok(format!("{seed} | {surprises}"))
+    let defect = search::by_scenarios_of_defects(jobs)?.unwrap_or_else(|| "none".to_owned());
+    Ok(format!("{seed} | {surprises} | {defect}"))
 }
 
 /// Plants all bugs in a copy of the tree.

@@ -1,4 +1,4 @@
-//! Search for the bug that is active in this process: by seeds, and by the fewest surprises.
+//! Search for the bug that is active in this process: by seeds, by the fewest surprises, and by the scenarios of defects.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -6,6 +6,9 @@ use kcm_rollout_simulation::{Explorer, Finding, SimulationError, Survey, Workers
 
 use super::TaskError;
 use crate::{explore, simulate, tree};
+
+/// Folder of the scenarios in which a defect was found, from the root of the tree.
+const DEFECTS: &str = "test/stories/found/simulation";
 
 /// Surprises up to which a bug is searched.
 const SURPRISES: usize = 2;
@@ -36,7 +39,7 @@ pub(super) fn by_seed(jobs: usize, seeds: u64) -> Result<Option<String>, Simulat
 /// Runs the scenarios of the exploration with no surprise, then with one, then a share of those with two, until a rule is
 /// violated.
 pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
-    let scenarios = explore::scenarios(&tree())?;
+    let scenarios = explore::scenarios(&tree().join(explore::FOLDER))?;
     let mut surveys = BTreeMap::new();
     for surprises in 0..=SURPRISES {
         let share = if surprises < SURPRISES { 1 } else { SHARE };
@@ -53,6 +56,24 @@ pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
         }
     }
     Ok(None)
+}
+
+/// Runs the scenarios in which a defect was found, by name, until a rule is violated. With a bug, a scenario may not reach its
+/// surprises.
+pub(super) fn by_scenarios_of_defects(jobs: usize) -> Result<Option<String>, TaskError> {
+    let found = parallel::each(
+        explore::scenarios(&tree().join(DEFECTS))?.into_iter(),
+        jobs,
+        |(_, scenario)| scenario.run(),
+        |(name, _), outcome| match outcome {
+            Err(error) => ControlFlow::Break(Err(error.into())),
+            Ok(outcome) if outcome.rules().iter().all(|rule| *rule == "surprise") => {
+                ControlFlow::Continue(())
+            }
+            Ok(_) => ControlFlow::Break(Ok(name)),
+        },
+    );
+    found.transpose()
 }
 
 /// A part of the exploration of a scenario.
