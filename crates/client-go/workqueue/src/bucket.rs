@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
 use kcm_flowcontrol::TokenBucket;
@@ -23,9 +23,14 @@ use crate::{item::Item, rate_limiter::RateLimiter};
 /// assert_eq!(delays, [0, 0, 100]);
 /// ```
 pub struct BucketRateLimiter<T> {
-    bucket: Mutex<TokenBucket>,
+    state: Mutex<State<T>>,
     clock: Arc<dyn Clock>,
-    item: PhantomData<fn(&T)>,
+}
+
+struct State<T> {
+    bucket: TokenBucket,
+    /// Monotonic times of the last tokens of items that had to wait for one.
+    reserved: HashMap<T, Duration>,
 }
 
 impl<T: Item> BucketRateLimiter<T> {
@@ -33,15 +38,21 @@ impl<T: Item> BucketRateLimiter<T> {
     ///
     /// If `per_second` is not a positive number, no tokens are added.
     pub fn new(per_second: f64, burst: u32, clock: Arc<dyn Clock>) -> Self {
-        Self { bucket: Mutex::new(TokenBucket::new(per_second, burst)), clock, item: PhantomData }
+        let bucket = TokenBucket::new(per_second, burst);
+        Self { state: Mutex::new(State { bucket, reserved: HashMap::new() }), clock }
     }
 }
 
 impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
-    fn when(&self, _item: &T) -> Duration {
+    fn when(&self, item: &T) -> Duration {
         // The lock is taken first: times that are passed to the bucket do not decrease.
-        let mut bucket = self.bucket.lock();
-        bucket.reserve(self.clock.monotonic())
+        let mut state = self.state.lock();
+        let now = self.clock.monotonic();
+        let delay = state.bucket.reserve(now);
+        if !delay.is_zero() {
+            state.reserved.insert(item.clone(), now.saturating_add(delay));
+        }
+        delay
     }
 
     /// Takes no token.
@@ -49,7 +60,15 @@ impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
         Duration::ZERO
     }
 
-    fn forget(&self, _item: &T) {}
+    fn remaining(&self, item: &T) -> Option<Duration> {
+        let reserved = *self.state.lock().reserved.get(item)?;
+        Some(reserved.saturating_sub(self.clock.monotonic())).filter(|remaining| !remaining.is_zero())
+    }
+
+    /// Returns no token.
+    fn forget(&self, item: &T) {
+        self.state.lock().reserved.remove(item);
+    }
 
     fn num_requeues(&self, _item: &T) -> u32 {
         0
@@ -58,7 +77,7 @@ impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
 
 impl<T> fmt::Debug for BucketRateLimiter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BucketRateLimiter").field("bucket", &self.bucket).finish_non_exhaustive()
+        f.debug_struct("BucketRateLimiter").field("bucket", &self.state.lock().bucket).finish_non_exhaustive()
     }
 }
 
@@ -79,5 +98,21 @@ mod tests {
         assert_eq!(limiter.when_alone(&"a"), Duration::ZERO);
         clock.step(Duration::from_millis(50));
         assert_eq!(limiter.when(&"a"), Duration::from_millis(150));
+    }
+
+    #[test]
+    fn remaining_time_ends_with_the_reserved_token() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let limiter = BucketRateLimiter::new(10.0, 1, Arc::new(clock.clone()));
+        limiter.when(&"a");
+        limiter.when(&"b");
+        let remaining = || ["a", "b"].map(|item| limiter.remaining(&item));
+        assert_eq!(remaining(), [None, Some(Duration::from_millis(100))]);
+        clock.step(Duration::from_millis(100));
+        assert_eq!(remaining(), [None, None]);
+        limiter.when(&"a");
+        limiter.when(&"b");
+        limiter.forget(&"b");
+        assert_eq!(remaining(), [Some(Duration::from_millis(100)), None]);
     }
 }

@@ -116,7 +116,7 @@ impl<T: Item> RateLimitingQueue<T> {
     ///
     /// An item that events add while it backs off fails as often as there are events. With
     /// [`add_rate_limited`](Self::add_rate_limited), ten seconds without an API server can cause a delay of minutes. With this
-    /// method for all failures, the delay is at most as long as they have lasted.
+    /// method for all failures, the delay is at most as long as they have lasted, or as the limit that all items share requires.
     pub fn add_rate_limited_once(&self, item: T) {
         match self.shared.limiter.remaining(&item) {
             Some(remaining) => self.add_after(item, remaining),

@@ -68,12 +68,15 @@ impl ClaimErrors {
         (!errors.is_empty()).then_some(Self(errors))
     }
 
-    /// `true` if no error says anything about the content of the requests. See [`ApiError::is_temporary`].
+    /// `true` if each error was caused by an API server that was not available, or by a cache that is late: the owner has been
+    /// deleted, or is being deleted. See [`ApiError::is_temporary`].
     pub fn are_temporary(&self) -> bool {
         self.iter().all(|error| match error {
-            ClaimError::AdoptionRefused { source: AdoptionRefused::Recheck(error), .. }
-            | ClaimError::Patch(error) => error.is_temporary(),
-            ClaimError::AdoptionRefused { .. } => false,
+            ClaimError::Patch(error) => error.is_temporary(),
+            ClaimError::AdoptionRefused { source: AdoptionRefused::Recheck(error), .. } => {
+                error.is_temporary() || error.is_not_found()
+            }
+            ClaimError::AdoptionRefused { .. } => true,
         })
     }
 
@@ -109,16 +112,26 @@ mod tests {
     #[test]
     fn claim_errors_are_temporary_if_each_is() {
         let patch = |code| ClaimError::Patch(ApiError::status(code, "", ""));
-        let recheck = ClaimError::AdoptionRefused {
+        let refused = |source| ClaimError::AdoptionRefused {
             kind: "Pod".into(),
             key: ObjectKey::new("default", "pod"),
             uid: "1".into(),
-            source: AdoptionRefused::Recheck(ApiError::Transport("connection broken".into())),
+            source,
         };
+        let recheck = refused(AdoptionRefused::Recheck(ApiError::Transport("connection broken".into())));
+        let missing = refused(AdoptionRefused::Recheck(ApiError::status(404, "NotFound", "")));
+        let forbidden = refused(AdoptionRefused::Recheck(ApiError::status(403, "Forbidden", "")));
+        let gone = refused(AdoptionRefused::Gone {
+            kind: "ReplicaSet".into(),
+            key: ObjectKey::new("default", "web"),
+            got: "2".into(),
+            wanted: "1".into(),
+        });
         let are_temporary = |errors: &[&ClaimError]| {
             ClaimErrors(errors.iter().map(|error| (*error).clone()).collect()).are_temporary()
         };
-        assert!(are_temporary(&[&patch(503), &recheck]));
+        assert!(are_temporary(&[&patch(503), &recheck, &missing, &gone]));
         assert!(!are_temporary(&[&patch(503), &patch(422)]));
+        assert!(!are_temporary(&[&forbidden]));
     }
 }

@@ -205,10 +205,11 @@ impl Reconciler for Syncer {
     }
 
     fn classify(error: &SyncError) -> ErrorClass {
-        if let SyncError::Claim(errors) = error
-            && errors.are_temporary()
-        {
-            return ErrorClass::Temporary;
+        match error {
+            SyncError::Claim(errors) if errors.are_temporary() => return ErrorClass::Temporary,
+            // It is not in the cache, so the cache is late.
+            SyncError::ExistingReplicaSetNotRead { .. } => return ErrorClass::Temporary,
+            _ => {}
         }
         match error.api_error() {
             Some(error) if error.is_namespace_terminating() => ErrorClass::Terminal,

@@ -20,8 +20,9 @@ pub enum Requeue {
 pub enum ErrorClass {
     /// The key is retried with back-off, and the error is logged.
     Failed,
-    /// The API server was not available, or the object has changed since the cache received it, which says nothing about the
-    /// object. The key is retried with a back-off that does not grow while the key waits, and the error is logged. See
+    /// The API server was not available, or the request conflicted, mostly because the object has changed since the cache
+    /// received it. That says nothing about the object. The key is retried with a back-off that does not grow while the key
+    /// waits, and the error is logged. See
     /// [`add_rate_limited_once`](kcm_workqueue::RateLimitingQueue::add_rate_limited_once).
     Temporary,
     /// A cache does not contain the controller's own writes yet. The key is retried with back-off, and the error is logged

@@ -79,6 +79,20 @@ mod default_rate_limiter {
         assert!(waited <= Duration::from_secs(3), "{waited:?}");
     }
 
+    /// Events add the items five times a second, while all of them fail.
+    #[test]
+    fn waiting_items_reserve_no_further_tokens() {
+        let (clock, queue) = queue();
+        for _ in 0..20 {
+            for item in 0..200 {
+                queue.add_rate_limited_once(item);
+            }
+            clock.step(Duration::from_millis(200));
+        }
+        let delay = queue.shared.limiter.when(&200);
+        assert!(delay <= Duration::from_secs(20), "another item waits for {delay:?}");
+    }
+
     #[test]
     fn delay_is_at_most_1000_s() {
         let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));

@@ -41,6 +41,11 @@ fn temporary_errors_are_separate() {
     assert_eq!(classify(ApiError::status(429, "", "")), ErrorClass::Temporary);
     assert_eq!(classify(ApiError::status(403, "", "")), ErrorClass::Failed);
     assert_eq!(classify(ApiError::status(409, "Conflict", "")), ErrorClass::Temporary);
+    let not_read = SyncError::ExistingReplicaSetNotRead {
+        replica_set: key(),
+        source: ApiError::status(409, "AlreadyExists", ""),
+    };
+    assert_eq!(Syncer::classify(&not_read), ErrorClass::Temporary);
     assert_eq!(Syncer::classify(&SyncError::UnknownStrategy("Canary".to_owned())), ErrorClass::Failed);
 }
 
