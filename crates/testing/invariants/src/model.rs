@@ -101,6 +101,8 @@ pub(crate) struct ReleasedReplicaSet {
 pub(crate) struct TrackedReplicaSet {
     pub(crate) current: ReplicaSetState,
     replicas: Generations<i32>,
+    /// Time of the last change of [`ReplicaSetState::desired`].
+    noted: Option<Timestamp>,
     /// Number of the change by which the manager scaled it to 0, unless it was scaled since.
     emptied: Option<u64>,
     /// Number of the change by which the manager scaled it up last, if the strategy was Recreate.
@@ -237,6 +239,9 @@ impl Model {
             tracked.reported_available.push((now, tracked.current.available));
         }
         tracked.reported_available.retain(|(until, _)| is_retained(*until, now));
+        if !is_new && tracked.current.desired != new.desired {
+            tracked.noted = Some(now);
+        }
         let old = std::mem::replace(&mut tracked.current, new.clone());
         (!is_new).then_some(old)
     }
@@ -395,6 +400,19 @@ impl TrackedReplicaSet {
     /// Smallest number of replicas that a writer of other objects may have observed.
     pub(crate) fn min_replicas_of_others(&self, basis: Basis) -> i32 {
         self.replicas.possible(i64::MAX, basis).fold(self.current.replicas, i32::min)
+    }
+
+    /// Largest number of replicas that a writer of other objects may have observed.
+    pub(crate) fn max_replicas_of_others(&self, basis: Basis) -> i32 {
+        self.replicas.possible(i64::MAX, basis).fold(self.current.replicas, i32::max)
+    }
+
+    /// `true` if a writer may have observed that this ReplicaSet has replicas, and was last scaled for another size of its
+    /// Deployment than `desired`.
+    pub(crate) fn was_scaled_for_another(&self, desired: Option<i64>, basis: Basis) -> bool {
+        let noted = self.current.desired;
+        self.max_replicas_of_others(basis) > 0
+            && (noted.is_some() && noted != desired || self.noted.is_some_and(|at| at > basis.since))
     }
 
     /// `true` if the manager has scaled this ReplicaSet up for a Recreate since it scaled `other` to 0.

@@ -57,6 +57,8 @@ pub(crate) struct ReplicaSetState {
     pub(crate) revision: Option<i64>,
     /// `spec.replicas` of the Deployment when this ReplicaSet was last scaled.
     pub(crate) desired: Option<i64>,
+    /// Largest number of replicas that the Deployment allowed then.
+    pub(crate) desired_max: Option<i64>,
     pub(crate) template: Value,
 }
 
@@ -176,6 +178,7 @@ impl ReplicaSetState {
             available: small(object, "/status/availableReplicas"),
             revision: annotation(object, "revision"),
             desired: annotation(object, "desired-replicas"),
+            desired_max: annotation(object, "max-replicas"),
             template: object["spec"]["template"].clone(),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     Basis, Change, Entry, Finding, Invariant,
-    model::{Before, Model, TrackedReplicaSet},
+    model::{Before, Model, TrackedDeployment, TrackedReplicaSet},
     object_state::{DeploymentState, ObjectState, PodState, ReplicaSetState},
 };
 
@@ -213,14 +213,7 @@ fn availability(
     basis: Basis,
 ) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    // If the Deployment was scaled since one of its ReplicaSets was, all are scaled proportionally.
-    let is_of_another_size = |set: &TrackedReplicaSet| {
-        set.current.replicas > 0
-            && set.current.desired != new.desired
-            && set.current.identity.uid != new.identity.uid
-    };
-    let is_scaling = old.desired != new.desired || model.sets_of(deployment).any(is_of_another_size);
-    if new.replicas >= old.replicas || is_scaling {
+    if new.replicas >= old.replicas || is_scaled_in_proportion(model, deployment, old, new, basis) {
         return None;
     }
     // A ReplicaSet that was scaled down reports its former available pods until its next status (US-4.9).
@@ -257,6 +250,29 @@ fn availability(
         object: deployment.current.identity.describe(),
         description: format!("{left} available pods left, at least {min_available} required"),
     })
+}
+
+/// `true` if the ReplicaSets of `deployment` may be scaled in proportion, and `old` is scaled down by that.
+///
+/// If the Deployment was scaled since one of its ReplicaSets was, all are scaled. That makes one of them smaller if they have more
+/// replicas than are allowed, or if one was scaled when more were allowed.
+fn is_scaled_in_proportion(
+    model: &Model,
+    deployment: &TrackedDeployment,
+    old: &ReplicaSetState,
+    new: &ReplicaSetState,
+    basis: Basis,
+) -> bool {
+    let others = || model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
+    let is_scaling = old.desired.is_some_and(|_| old.desired != new.desired)
+        || others().any(|set| set.was_scaled_for_another(new.desired, basis));
+    let max_replicas = deployment.bounds(basis).map(|bounds| bounds.max_replicas).min().unwrap_or(i32::MAX);
+    let sum = old.replicas + others().map(|set| set.max_replicas_of_others(basis)).sum::<i32>();
+    let allowed_more = |noted: Option<i64>| noted.is_some_and(|noted| noted > max_replicas.into());
+    is_scaling
+        && (sum > max_replicas
+            || allowed_more(old.desired_max)
+            || others().any(|set| allowed_more(set.current.desired_max)))
 }
 
 fn recreate_overlap(

@@ -285,30 +285,54 @@ fn replica_lost_shortly_before_may_be_scaled_down() {
     assert_eq!(test.violated(), []);
 }
 
+fn noted(set: Value, desired: &str) -> Value {
+    with(set, &[("/metadata/annotations", json!({"deployment.kubernetes.io/desired-replicas": desired}))])
+}
+
+/// The Deployment has 10 replicas, at most 13 of them with the surge, and 8 must be available.
 #[test]
-fn proportional_scaling_has_no_minimum() {
-    let mut test = InvariantTest::new();
-    test.observe(&deployment());
-    test.observe(&set("old", 10, 10));
-    let mut smaller = sized("old", 5, 10, 2);
-    smaller["metadata"]["annotations"] = json!({"deployment.kubernetes.io/desired-replicas": "5"});
-    test.check_write("update", &smaller);
-    assert_eq!(test.violated(), []);
+fn proportional_scaling_has_no_minimum_if_there_are_too_many_replicas() {
+    for (of_new, expected) in [(6, vec![]), (5, vec![Invariant::Availability])] {
+        let mut test = InvariantTest::new();
+        test.observe(&deployment());
+        test.observe(&noted(set("old", 8, 8), "12"));
+        test.observe(&noted(set("new", of_new, 0), "12"));
+        test.check_write("update", &noted(sized("old", 7, 8, 2), "10"));
+        assert_eq!(test.violated(), expected, "the new ReplicaSet has {of_new} replicas");
+    }
+}
+
+#[test]
+fn proportional_scaling_has_no_minimum_if_more_replicas_were_allowed() {
+    for (max, expected) in [("15", vec![]), ("13", vec![Invariant::Availability])] {
+        let mut test = InvariantTest::new();
+        test.observe(&deployment());
+        test.observe(&noted(set("old", 8, 8), "12"));
+        let mut other = noted(set("new", 5, 0), "12");
+        other["metadata"]["annotations"]["deployment.kubernetes.io/max-replicas"] = json!(max);
+        test.observe(&other);
+        test.check_write("update", &noted(sized("old", 7, 8, 2), "10"));
+        assert_eq!(test.violated(), expected, "at most {max} replicas");
+    }
 }
 
 /// A ReplicaSet that was adopted after the Deployment was scaled still has the annotation of the former size.
 #[test]
 fn proportional_scaling_follows_from_the_size_noted_in_any_replica_set() {
-    for (noted, expected) in [("8", vec![]), ("10", vec![Invariant::Availability])] {
+    for (size, expected) in [("12", vec![]), ("10", vec![Invariant::Availability])] {
         let mut test = InvariantTest::new();
         test.observe(&deployment());
-        test.observe(&set("old", 10, 10));
-        let mut adopted = set("adopted", 2, 0);
-        adopted["metadata"]["annotations"] = json!({"deployment.kubernetes.io/desired-replicas": noted});
-        test.observe(&adopted);
-        test.check_write("update", &sized("old", 7, 10, 2));
-        assert_eq!(test.violated(), expected, "the other ReplicaSet was scaled for {noted} replicas");
+        test.observe(&set("old", 8, 8));
+        test.observe(&noted(set("adopted", 6, 0), size));
+        test.check_write("update", &sized("old", 7, 8, 2));
+        assert_eq!(test.violated(), expected, "the other ReplicaSet was scaled for {size} replicas");
     }
+    let mut test = InvariantTest::new();
+    test.observe(&deployment());
+    test.observe(&set("old", 8, 8));
+    test.observe(&with(set("adopted", 6, 0), &[("/metadata/annotations", json!({}))]));
+    test.check_write("update", &sized("old", 7, 8, 2));
+    assert_eq!(test.violated(), [Invariant::Availability], "the other ReplicaSet was never scaled");
 }
 
 /// The new ReplicaSet was scaled down from 6 to 3 proportionally, and its status has 5 available pods.
