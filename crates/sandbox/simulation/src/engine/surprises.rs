@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{faults::FaultEffect, objects::ObjectVersion};
 
-/// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of a pod.
+/// Duration of every surprise that has one, in milliseconds. It is longer than the start and the end of most pods.
 pub(super) const LONG: u64 = 4_000;
 
 /// Delay within which everything happens that is due at the same instant, in milliseconds.
@@ -44,9 +44,9 @@ pub enum Alternative {
     CloseWatch,
     /// The watch ends with 410 before the event, after a time without events.
     ExpireWatch,
-    /// The pod becomes ready later.
+    /// The pod becomes ready [`LONG`] after it is bound.
     SlowStart,
-    /// The pod takes longer to stop.
+    /// The pod stops [`LONG`] after its deletion, or after its grace period if that is shorter.
     SlowStop,
     /// The user acts, or the timer expires, later.
     Later,
