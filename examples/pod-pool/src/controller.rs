@@ -126,7 +126,7 @@ impl<R: Reservations> Reconciler for PodPools<R> {
     fn classify(error: &Error) -> ErrorClass {
         match error {
             Error::NotReady(_) => ErrorClass::StaleCache,
-            Error::Api(error) if error.is_conflict() => ErrorClass::StaleCache,
+            Error::Api(error) if error.is_temporary() => ErrorClass::Temporary,
             Error::Api(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
             _ => ErrorClass::Failed,
         }

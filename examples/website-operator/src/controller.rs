@@ -91,8 +91,8 @@ impl Reconciler for WebsiteReconciler {
         match error {
             // Deleted meanwhile.
             Error::Api(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
-            // The cache is behind.
-            Error::Api(error) if error.is_conflict() => ErrorClass::StaleCache,
+            // The API server is not available, or the cache is behind.
+            Error::Api(error) if error.is_temporary() => ErrorClass::Temporary,
             _ => ErrorClass::Failed,
         }
     }
