@@ -102,7 +102,7 @@ pub(crate) struct TrackedReplicaSet {
     pub(crate) current: ReplicaSetState,
     replicas: Generations<i32>,
     /// Time of the last change of [`ReplicaSetState::desired`].
-    noted: Option<Timestamp>,
+    desired_changed: Option<Timestamp>,
     /// Number of the change by which the manager scaled it to 0, unless it was scaled since.
     emptied: Option<u64>,
     /// Number of the change by which the manager scaled it up last, if the strategy was Recreate.
@@ -240,7 +240,7 @@ impl Model {
         }
         tracked.reported_available.retain(|(until, _)| is_retained(*until, now));
         if !is_new && tracked.current.desired != new.desired {
-            tracked.noted = Some(now);
+            tracked.desired_changed = Some(now);
         }
         let old = std::mem::replace(&mut tracked.current, new.clone());
         (!is_new).then_some(old)
@@ -410,9 +410,9 @@ impl TrackedReplicaSet {
     /// `true` if a writer may have observed that this ReplicaSet has replicas, and was last scaled for another size of its
     /// Deployment than `desired`.
     pub(crate) fn was_scaled_for_another(&self, desired: Option<i64>, basis: Basis) -> bool {
-        let noted = self.current.desired;
+        let is_another = self.current.desired.is_some() && self.current.desired != desired;
         self.max_replicas_of_others(basis) > 0
-            && (noted.is_some() && noted != desired || self.noted.is_some_and(|at| at > basis.since))
+            && (is_another || self.desired_changed.is_some_and(|at| at > basis.since))
     }
 
     /// `true` if the manager has scaled this ReplicaSet up for a Recreate since it scaled `other` to 0.

@@ -264,7 +264,7 @@ fn is_scaled_in_proportion(
     basis: Basis,
 ) -> bool {
     let others = || model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
-    let is_scaling = old.desired.is_some_and(|_| old.desired != new.desired)
+    let is_scaling = (old.desired.is_some() && old.desired != new.desired)
         || others().any(|set| set.was_scaled_for_another(new.desired, basis));
     let max_replicas = deployment.bounds(basis).map(|bounds| bounds.max_replicas).min().unwrap_or(i32::MAX);
     let sum = old.replicas + others().map(|set| set.max_replicas_of_others(basis)).sum::<i32>();
