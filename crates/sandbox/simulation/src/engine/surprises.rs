@@ -44,9 +44,9 @@ pub enum Alternative {
     CloseWatch,
     /// The watch ends with 410 before the event, after a time without events.
     ExpireWatch,
-    /// The pod becomes ready [`LONG`] after it is bound.
+    /// The pod becomes ready 4 s after it is bound.
     SlowStart,
-    /// The pod stops [`LONG`] after its deletion, or after its grace period if that is shorter.
+    /// The pod stops 4 s after its deletion, or after its grace period if that is shorter.
     SlowStop,
     /// The user acts, or the timer expires, later.
     Later,
