@@ -1,4 +1,4 @@
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
 use kcm_flowcontrol::TokenBucket;
@@ -23,14 +23,9 @@ use crate::{item::Item, rate_limiter::RateLimiter};
 /// assert_eq!(delays, [0, 0, 100]);
 /// ```
 pub struct BucketRateLimiter<T> {
-    state: Mutex<State<T>>,
+    bucket: Mutex<TokenBucket>,
     clock: Arc<dyn Clock>,
-}
-
-struct State<T> {
-    bucket: TokenBucket,
-    /// Monotonic times of the last tokens of items that had to wait for one.
-    reserved: HashMap<T, Duration>,
+    item: PhantomData<fn(&T)>,
 }
 
 impl<T: Item> BucketRateLimiter<T> {
@@ -38,21 +33,15 @@ impl<T: Item> BucketRateLimiter<T> {
     ///
     /// If `per_second` is not a positive number, no tokens are added.
     pub fn new(per_second: f64, burst: u32, clock: Arc<dyn Clock>) -> Self {
-        let bucket = TokenBucket::new(per_second, burst);
-        Self { state: Mutex::new(State { bucket, reserved: HashMap::new() }), clock }
+        Self { bucket: Mutex::new(TokenBucket::new(per_second, burst)), clock, item: PhantomData }
     }
 }
 
 impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
-    fn when(&self, item: &T) -> Duration {
+    fn when(&self, _item: &T) -> Duration {
         // The lock is taken first: times that are passed to the bucket do not decrease.
-        let mut state = self.state.lock();
-        let now = self.clock.monotonic();
-        let delay = state.bucket.reserve(now);
-        if !delay.is_zero() {
-            state.reserved.insert(item.clone(), now.saturating_add(delay));
-        }
-        delay
+        let mut bucket = self.bucket.lock();
+        bucket.reserve(self.clock.monotonic())
     }
 
     /// Takes no token.
@@ -60,15 +49,7 @@ impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
         Duration::ZERO
     }
 
-    fn remaining(&self, item: &T) -> Option<Duration> {
-        let reserved = *self.state.lock().reserved.get(item)?;
-        Some(reserved.saturating_sub(self.clock.monotonic())).filter(|remaining| !remaining.is_zero())
-    }
-
-    /// Returns no token.
-    fn forget(&self, item: &T) {
-        self.state.lock().reserved.remove(item);
-    }
+    fn forget(&self, _item: &T) {}
 
     fn num_requeues(&self, _item: &T) -> u32 {
         0
@@ -77,7 +58,7 @@ impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
 
 impl<T> fmt::Debug for BucketRateLimiter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BucketRateLimiter").field("bucket", &self.state.lock().bucket).finish_non_exhaustive()
+        f.debug_struct("BucketRateLimiter").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
 
@@ -98,21 +79,5 @@ mod tests {
         assert_eq!(limiter.when_alone(&"a"), Duration::ZERO);
         clock.step(Duration::from_millis(50));
         assert_eq!(limiter.when(&"a"), Duration::from_millis(150));
-    }
-
-    #[test]
-    fn remaining_time_ends_with_the_reserved_token() {
-        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-        let limiter = BucketRateLimiter::new(10.0, 1, Arc::new(clock.clone()));
-        limiter.when(&"a");
-        limiter.when(&"b");
-        let remaining = || ["a", "b"].map(|item| limiter.remaining(&item));
-        assert_eq!(remaining(), [None, Some(Duration::from_millis(100))]);
-        clock.step(Duration::from_millis(100));
-        assert_eq!(remaining(), [None, None]);
-        limiter.when(&"a");
-        limiter.when(&"b");
-        limiter.forget(&"b");
-        assert_eq!(remaining(), [Some(Duration::from_millis(100)), None]);
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 pub fn default_controller_rate_limiter<T: Item>(clock: Arc<dyn Clock>) -> Box<dyn RateLimiter<T>> {
     let (base, max) = (Duration::from_millis(5), Duration::from_secs(1000));
     Box::new(MaxOfRateLimiter::new(vec![
-        Box::new(ItemExponentialFailureRateLimiter::new(base, max, Arc::clone(&clock))),
+        Box::new(ItemExponentialFailureRateLimiter::new(base, max)),
         Box::new(BucketRateLimiter::new(10.0, 100, clock)),
     ]))
 }

@@ -1,6 +1,5 @@
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use kcm_clock::Clock;
 use parking_lot::Mutex;
 
 use crate::{item::Item, rate_limiter::RateLimiter};
@@ -13,84 +12,54 @@ use crate::{item::Item, rate_limiter::RateLimiter};
 /// Upstream counterpart: `workqueue.ItemExponentialFailureRateLimiter`.
 ///
 /// ```
-/// use std::{sync::Arc, time::Duration};
+/// use std::time::Duration;
 ///
-/// use kcm_clock::{FakeClock, Timestamp};
 /// use kcm_workqueue::{ItemExponentialFailureRateLimiter, RateLimiter};
 ///
-/// let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
-/// let (base, max) = (Duration::from_millis(5), Duration::from_millis(12));
-/// let limiter = ItemExponentialFailureRateLimiter::new(base, max, clock);
+/// let limiter = ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_millis(12));
 /// let delays = [(); 3].map(|()| limiter.when(&"default/web").as_millis());
 /// assert_eq!(delays, [5, 10, 12]);
 /// ```
 #[derive(Debug)]
 pub struct ItemExponentialFailureRateLimiter<T> {
-    /// Items with failures.
-    items: Mutex<HashMap<T, Failures>>,
+    /// Number of failures per item; only items with failures.
+    failures: Mutex<HashMap<T, u32>>,
     base: Duration,
     max: Duration,
-    clock: Arc<dyn Clock>,
-}
-
-/// Failures of an item, and the monotonic time at which the last delay ends.
-#[derive(Debug, Default)]
-struct Failures {
-    count: u32,
-    due: Duration,
 }
 
 impl<T: Item> ItemExponentialFailureRateLimiter<T> {
     /// Creates a limiter whose delays start at `base` and end at `max`.
-    pub fn new(base: Duration, max: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { items: Mutex::new(HashMap::new()), base, max, clock }
+    pub fn new(base: Duration, max: Duration) -> Self {
+        Self { failures: Mutex::new(HashMap::new()), base, max }
     }
 }
 
 impl<T: Item> RateLimiter<T> for ItemExponentialFailureRateLimiter<T> {
     fn when(&self, item: &T) -> Duration {
-        let now = self.clock.monotonic();
-        let mut items = self.items.lock();
-        let failures = items.entry(item.clone()).or_default();
+        let mut failures = self.failures.lock();
+        let count = failures.entry(item.clone()).or_default();
         let max = self.max.as_nanos();
-        let factor = 1_u128.checked_shl(failures.count);
-        let delay = factor.and_then(|factor| self.base.as_nanos().checked_mul(factor));
-        let delay = Duration::from_nanos_u128(delay.unwrap_or(max).min(max));
-        failures.count = failures.count.saturating_add(1);
-        failures.due = now.saturating_add(delay);
-        delay
-    }
-
-    fn remaining(&self, item: &T) -> Option<Duration> {
-        let due = self.items.lock().get(item)?.due;
-        Some(due.saturating_sub(self.clock.monotonic())).filter(|remaining| !remaining.is_zero())
+        let delay = 1_u128.checked_shl(*count).and_then(|factor| self.base.as_nanos().checked_mul(factor));
+        *count = count.saturating_add(1);
+        Duration::from_nanos_u128(delay.unwrap_or(max).min(max))
     }
 
     fn forget(&self, item: &T) {
-        self.items.lock().remove(item);
+        self.failures.lock().remove(item);
     }
 
     fn num_requeues(&self, item: &T) -> u32 {
-        self.items.lock().get(item).map_or(0, |failures| failures.count)
+        self.failures.lock().get(item).copied().unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kcm_clock::{FakeClock, Timestamp};
-
     use super::*;
 
-    fn limiter(
-        base: Duration,
-        max: Duration,
-    ) -> (ItemExponentialFailureRateLimiter<&'static str>, FakeClock) {
-        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-        (ItemExponentialFailureRateLimiter::new(base, max, Arc::new(clock.clone())), clock)
-    }
-
     fn default() -> ItemExponentialFailureRateLimiter<&'static str> {
-        limiter(Duration::from_millis(5), Duration::from_secs(1000)).0
+        ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000))
     }
 
     #[test]
@@ -109,21 +78,6 @@ mod tests {
         let last = (0..15).map(|_| limiter.when(&"a")).last();
         assert_eq!(last, Some(Duration::from_millis(81_920)));
         assert_eq!(limiter.num_requeues(&"a"), 15);
-    }
-
-    #[test]
-    fn remaining_time_ends_with_the_last_delay() {
-        let (limiter, clock) = limiter(Duration::from_secs(1), Duration::from_secs(9));
-        assert_eq!(limiter.remaining(&"a"), None);
-        limiter.when(&"a");
-        limiter.when(&"a");
-        clock.step(Duration::from_millis(500));
-        assert_eq!(
-            (limiter.remaining(&"a"), limiter.remaining(&"b")),
-            (Some(Duration::from_millis(1500)), None)
-        );
-        clock.step(Duration::from_millis(1500));
-        assert_eq!(limiter.remaining(&"a"), None);
     }
 
     #[test]
@@ -149,7 +103,7 @@ mod tests {
 
     #[test]
     fn base_above_the_maximum_is_limited() {
-        let (limiter, _) = limiter(Duration::from_secs(2), Duration::from_secs(1));
+        let limiter = ItemExponentialFailureRateLimiter::new(Duration::from_secs(2), Duration::from_secs(1));
         assert_eq!(limiter.when(&"a"), Duration::from_secs(1));
     }
 }

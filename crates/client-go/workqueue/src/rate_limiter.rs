@@ -14,12 +14,6 @@ pub trait RateLimiter<T>: Debug + Send + Sync + 'static {
         self.when(item)
     }
 
-    /// Returns the rest of the last delay of `item`. `None` if the delay is over, or if the limiter does not record it.
-    fn remaining(&self, item: &T) -> Option<Duration> {
-        let _ = item;
-        None
-    }
-
     /// Clears the failures of `item`, because it succeeded or is not retried.
     fn forget(&self, item: &T);
 
@@ -49,10 +43,6 @@ impl<T: Item> RateLimiter<T> for MaxOfRateLimiter<T> {
 
     fn when_alone(&self, item: &T) -> Duration {
         self.limiters.iter().map(|limiter| limiter.when_alone(item)).max().unwrap_or_default()
-    }
-
-    fn remaining(&self, item: &T) -> Option<Duration> {
-        self.limiters.iter().filter_map(|limiter| limiter.remaining(item)).max()
     }
 
     fn forget(&self, item: &T) {

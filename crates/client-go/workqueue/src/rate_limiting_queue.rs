@@ -1,6 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
+use parking_lot::Mutex;
 
 use crate::{
     ItemState,
@@ -68,6 +69,9 @@ pub struct RateLimitingQueue<T> {
 pub(crate) struct Shared<T> {
     pub(crate) queue: DelayingQueue<T>,
     limiter: Box<dyn RateLimiter<T>>,
+    clock: Arc<dyn Clock>,
+    /// Monotonic times at which the last delays of items with failures end.
+    due: Mutex<HashMap<T, Duration>>,
 }
 
 impl<T> Clone for RateLimitingQueue<T> {
@@ -80,8 +84,8 @@ impl<T: Item> RateLimitingQueue<T> {
     /// Creates an empty queue.
     pub fn new(config: QueueConfig<T>) -> Self {
         let QueueConfig { name, clock, rate_limiter, metrics } = config;
-        let queue = DelayingQueue::new(&name, clock, &*metrics);
-        let shared = Arc::new(Shared { queue, limiter: rate_limiter });
+        let queue = DelayingQueue::new(&name, Arc::clone(&clock), &*metrics);
+        let shared = Arc::new(Shared { queue, limiter: rate_limiter, clock, due: Mutex::default() });
         let weak = Arc::downgrade(&shared);
         let refresh = move || {
             weak.upgrade().is_some_and(|shared| {
@@ -98,16 +102,20 @@ impl<T: Item> RateLimitingQueue<T> {
     /// The failure is counted until [`forget`](Self::forget).
     pub fn add_rate_limited(&self, item: T) {
         let delay = self.shared.limiter.when(&item);
-        self.add_after(item, delay);
+        self.retry_after(item, delay);
     }
 
     /// Adds `item`, which has not failed but has to wait, after a delay that grows until [`forget`](Self::forget). As
     /// [`add_rate_limited_once`](Self::add_rate_limited_once), without the limit that all items share: items that fail are
     /// not delayed by those that wait.
     pub fn add_backed_off(&self, item: T) {
-        let limiter = &self.shared.limiter;
-        let delay = limiter.remaining(&item).unwrap_or_else(|| limiter.when_alone(&item));
-        self.add_after(item, delay);
+        match self.remaining(&item) {
+            Some(remaining) => self.add_after(item, remaining),
+            None => {
+                let delay = self.shared.limiter.when_alone(&item);
+                self.retry_after(item, delay);
+            }
+        }
     }
 
     /// Adds `item`, which has failed for a reason that does not concern it, such as an API server that is not available or
@@ -118,15 +126,28 @@ impl<T: Item> RateLimitingQueue<T> {
     /// [`add_rate_limited`](Self::add_rate_limited), ten seconds without an API server can cause a delay of minutes. With this
     /// method for all failures, the delay is at most as long as they have lasted, or as the limit that all items share requires.
     pub fn add_rate_limited_once(&self, item: T) {
-        match self.shared.limiter.remaining(&item) {
+        match self.remaining(&item) {
             Some(remaining) => self.add_after(item, remaining),
             None => self.add_rate_limited(item),
         }
     }
 
+    fn retry_after(&self, item: T, delay: Duration) {
+        let due = self.shared.clock.monotonic().saturating_add(delay);
+        self.shared.due.lock().insert(item.clone(), due);
+        self.add_after(item, delay);
+    }
+
+    /// Returns the rest of the last delay of `item`. `None` if the delay is over.
+    fn remaining(&self, item: &T) -> Option<Duration> {
+        let due = *self.shared.due.lock().get(item)?;
+        Some(due.saturating_sub(self.shared.clock.monotonic())).filter(|remaining| !remaining.is_zero())
+    }
+
     /// Clears the failures of `item`, because it succeeded or is not retried. Does not remove it from the queue.
     pub fn forget(&self, item: &T) {
         self.shared.limiter.forget(item);
+        self.shared.due.lock().remove(item);
     }
 
     /// Returns the number of recorded failures of `item`.

@@ -17,6 +17,46 @@ async fn process(queue: &RateLimitingQueue<u32>) -> Option<u32> {
     queue.get().await.as_deref().copied()
 }
 
+mod remaining_time {
+    use super::*;
+    use crate::{BucketRateLimiter, ItemExponentialFailureRateLimiter};
+
+    fn queue_with(limiter: impl RateLimiter<u32>, clock: &FakeClock) -> RateLimitingQueue<u32> {
+        let config = QueueConfig::new("test", Arc::new(clock.clone()));
+        RateLimitingQueue::new(QueueConfig { rate_limiter: Box::new(limiter), ..config })
+    }
+
+    #[test]
+    fn ends_with_the_last_delay() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let limiter = ItemExponentialFailureRateLimiter::new(Duration::from_secs(1), Duration::from_secs(9));
+        let queue = queue_with(limiter, &clock);
+        assert_eq!(queue.remaining(&1), None);
+        queue.add_rate_limited(1);
+        queue.add_rate_limited(1);
+        clock.step(Duration::from_millis(500));
+        assert_eq!((queue.remaining(&1), queue.remaining(&2)), (Some(Duration::from_millis(1500)), None));
+        clock.step(Duration::from_millis(1500));
+        assert_eq!(queue.remaining(&1), None);
+    }
+
+    #[test]
+    fn ends_with_the_reserved_token() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let queue = queue_with(BucketRateLimiter::new(10.0, 1, Arc::new(clock.clone())), &clock);
+        queue.add_rate_limited(1);
+        queue.add_rate_limited(2);
+        let remaining = || [1, 2].map(|item| queue.remaining(&item));
+        assert_eq!(remaining(), [None, Some(Duration::from_millis(100))]);
+        clock.step(Duration::from_millis(100));
+        assert_eq!(remaining(), [None, None]);
+        queue.add_rate_limited(1);
+        queue.add_rate_limited(2);
+        queue.forget(&2);
+        assert_eq!(remaining(), [Some(Duration::from_millis(100)), None]);
+    }
+}
+
 mod default_rate_limiter {
     use super::*;
 
