@@ -206,15 +206,14 @@ impl Reconciler for Syncer {
 
     fn classify(error: &SyncError) -> ErrorClass {
         match error {
-            SyncError::Claim(errors) if errors.are_temporary() => return ErrorClass::Temporary,
+            SyncError::Claim(errors) if errors.are_temporary() => ErrorClass::Temporary,
             // It is not in the cache, so the cache is late.
-            SyncError::ExistingReplicaSetNotRead { .. } => return ErrorClass::Temporary,
-            _ => {}
-        }
-        match error.api_error() {
-            Some(error) if error.is_namespace_terminating() => ErrorClass::Terminal,
-            Some(error) if error.is_temporary() => ErrorClass::Temporary,
-            _ => ErrorClass::Failed,
+            SyncError::ExistingReplicaSetNotRead { .. } => ErrorClass::Temporary,
+            _ => match error.api_error() {
+                Some(error) if error.is_namespace_terminating() => ErrorClass::Terminal,
+                Some(error) if error.is_temporary() => ErrorClass::Temporary,
+                _ => ErrorClass::Failed,
+            },
         }
     }
 
