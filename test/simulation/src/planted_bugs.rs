@@ -166,7 +166,7 @@ impl Task {
 pub fn find(jobs: usize, seeds: u64) -> Result<String, TaskError> {
     let seed = search::by_seed(jobs, seeds)?.unwrap_or_else(|| "none | ".to_owned());
     let surprises = search::by_surprises(jobs)?.unwrap_or_else(|| "none |  | ".to_owned());
-    let defect = search::by_scenarios_of_defects(jobs)?.unwrap_or_else(|| "none".to_owned());
+    let defect = search::by_scenarios_of_defects()?.unwrap_or_else(|| "none".to_owned());
     Ok(format!("{seed} | {surprises} | {defect}"))
 }
 

@@ -319,20 +319,24 @@ fn proportional_scaling_has_no_minimum_if_more_replicas_were_allowed() {
 /// A ReplicaSet that was adopted after the Deployment was scaled still has the annotation of the former size.
 #[test]
 fn proportional_scaling_follows_from_the_size_noted_in_any_replica_set() {
-    for (size, expected) in [("12", vec![]), ("10", vec![Invariant::Availability])] {
+    let never_scaled = with(set("adopted", 6, 0), &[("/metadata/annotations", json!({}))]);
+    for (adopted, expected) in [
+        (noted(set("adopted", 6, 0), "12"), vec![]),
+        (noted(set("adopted", 6, 0), "10"), vec![Invariant::Availability]),
+        (never_scaled, vec![Invariant::Availability]),
+    ] {
         let mut test = InvariantTest::new();
         test.observe(&deployment());
         test.observe(&set("old", 8, 8));
-        test.observe(&noted(set("adopted", 6, 0), size));
+        test.observe(&adopted);
         test.check_write("update", &sized("old", 7, 8, 2));
-        assert_eq!(test.violated(), expected, "the other ReplicaSet was scaled for {size} replicas");
+        assert_eq!(
+            test.violated(),
+            expected,
+            "the other ReplicaSet has {}",
+            adopted["metadata"]["annotations"]
+        );
     }
-    let mut test = InvariantTest::new();
-    test.observe(&deployment());
-    test.observe(&set("old", 8, 8));
-    test.observe(&with(set("adopted", 6, 0), &[("/metadata/annotations", json!({}))]));
-    test.check_write("update", &sized("old", 7, 8, 2));
-    assert_eq!(test.violated(), [Invariant::Availability], "the other ReplicaSet was never scaled");
 }
 
 /// The new ReplicaSet was scaled down from 6 to 3 proportionally, and its status has 5 available pods.

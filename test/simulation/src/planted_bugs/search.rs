@@ -60,20 +60,13 @@ pub(super) fn by_surprises(jobs: usize) -> Result<Option<String>, TaskError> {
 
 /// Runs the scenarios in which a defect was found, by name, until a rule is violated. With a bug, a scenario may not reach its
 /// surprises.
-pub(super) fn by_scenarios_of_defects(jobs: usize) -> Result<Option<String>, TaskError> {
-    let found = parallel::each(
-        explore::scenarios(&tree().join(DEFECTS))?.into_iter(),
-        jobs,
-        |(_, scenario)| scenario.run(),
-        |(name, _), outcome| match outcome {
-            Err(error) => ControlFlow::Break(Err(error.into())),
-            Ok(outcome) if outcome.rules().iter().all(|rule| *rule == "surprise") => {
-                ControlFlow::Continue(())
-            }
-            Ok(_) => ControlFlow::Break(Ok(name)),
-        },
-    );
-    found.transpose()
+pub(super) fn by_scenarios_of_defects() -> Result<Option<String>, TaskError> {
+    for (name, scenario) in explore::scenarios(&tree().join(DEFECTS))? {
+        if scenario.run()?.rules().iter().any(|rule| *rule != "surprise") {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// A part of the exploration of a scenario.
