@@ -1,4 +1,4 @@
-//! A process of the operator, as its controllers see it.
+//! Processes of an operator: connection, clock and randomness of one life.
 
 use std::{fmt, sync::Arc};
 

@@ -68,10 +68,10 @@ impl Default for Scenario {
     }
 }
 
-/// Something done by a user or by another controller. One that the API server refuses has no effect, and
-/// violates the rule `action` in a scenario without faults.
+/// Request of a user or of another controller. If the API server refuses it, it has no effect, is not repeated, and violates the
+/// rule `action` in a scenario without faults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API's names")]
 pub enum Action {
     /// Creates an object.

@@ -258,7 +258,7 @@ impl Cluster {
             self.judge.catch_up();
             match event {
                 Event::Action(action) => {
-                    if self.choices.choose("user action", StepKind::UserAction).is_some() {
+                    if self.network.choose("user action", StepKind::UserAction).is_some() {
                         self.clock.sleep(surprises::delay()).await;
                         self.judge.catch_up();
                     }

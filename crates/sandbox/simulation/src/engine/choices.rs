@@ -45,7 +45,7 @@ impl ChoicePoint {
     }
 }
 
-/// Other schedules, as an explored run sees them.
+/// Other schedules that an explored run depends on.
 #[derive(Default)]
 pub struct Guide {
     /// Choice points of the schedule without the last surprise. Empty if there is none.

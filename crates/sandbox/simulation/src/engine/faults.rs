@@ -21,7 +21,7 @@ pub struct At<T> {
 
 /// Something that happens to a manager or to its host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[expect(missing_docs, reason = "`manager` and `front_end` are positions, all times are milliseconds")]
 pub enum Incident {
     /// The process is killed. It is started again later.
@@ -41,9 +41,12 @@ pub enum Incident {
 }
 
 /// Effect of a fault on one request.
+///
+/// Times are milliseconds. That of `Cut` is exact. Of the others, each request draws one up to them, unless the scenario has
+/// surprises.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "times are milliseconds and upper bounds; each hit draws its own")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[expect(missing_docs, reason = "the type describes the times")]
 pub enum FaultEffect {
     /// The request arrives later.
     DelayRequest { time: u64 },

@@ -132,7 +132,7 @@ struct Sleeps {
     deadlines: BTreeMap<u64, Duration>,
 }
 
-/// Part of a collection's history that a process has seen.
+/// Part of a collection's history that a process has received.
 #[derive(Debug, Clone)]
 pub enum ObservedHistory {
     /// Everything up to this time.
@@ -234,7 +234,7 @@ impl Process {
         *watches
     }
 
-    /// Notes how much of the collection at `path` has been seen by a watch.
+    /// Records up to which change a watch has received the collection at `path`.
     pub fn record_observed(&self, path: &str, watch: u64, what: ObservedHistory) {
         let mut views = self.views.lock();
         if views.watches.get(path) != Some(&watch) {
@@ -248,7 +248,7 @@ impl Process {
         }
     }
 
-    /// Time up to which the collection at `path` has been seen, if it was watched before.
+    /// Time up to which the process has received the collection at `path`, if it was watched before.
     pub fn seen(&self, path: &str, now: Timestamp) -> Option<Timestamp> {
         self.views.lock().seen.get(path).map(|seen| seen.time(now))
     }

@@ -134,23 +134,20 @@ impl Network {
     }
 
     /// Returns the outcome of a step if it is not the default.
-    fn choose(&self, step: &str, kind: StepKind) -> Option<FaultEffect> {
+    pub fn choose(&self, step: &str, kind: StepKind) -> Option<Alternative> {
         if !self.choices.is_on() {
             return None;
         }
         self.observer.catch_up();
-        let effect = self.choices.choose(step, kind).and_then(Alternative::effect)?;
-        self.observer.note(&format!("{step}: {effect:?}"));
-        Some(effect)
+        let becomes = self.choices.choose(step, kind)?;
+        self.observer.note(&format!("{step} becomes {becomes:?}"));
+        Some(becomes)
     }
 
     /// `true` if a timer that is due expires later.
     pub(crate) fn is_late(&self, process: &Process, timer: &str) -> bool {
-        if !self.choices.is_on() {
-            return false;
-        }
-        self.observer.catch_up();
-        self.choices.choose(&format!("m{} timer {timer}", process.manager), StepKind::Timer).is_some()
+        self.choices.is_on()
+            && self.choose(&format!("m{} timer {timer}", process.manager), StepKind::Timer).is_some()
     }
 
     async fn execute(&self, sender: RequestOrigin, request: Request<Full<Bytes>>) -> RequestResult {
@@ -175,8 +172,11 @@ impl Network {
 /// Connection of one process to the API server.
 #[derive(Debug, Clone)]
 pub struct ProcessConnection {
+    #[doc(hidden)]
     pub process: Arc<Process>,
+    #[doc(hidden)]
     pub network: Arc<Network>,
+    #[doc(hidden)]
     pub managers_of_cluster: Arc<ManagerGroup>,
 }
 
@@ -214,7 +214,7 @@ impl ProcessConnection {
         let step = request_step(process.manager, &parts.method, parts.uri.path());
         let mut surprise = None;
         if let Some((step, kind)) = step.as_ref().filter(|_| !is_watch && effect.is_none()) {
-            effect = network.choose(step, *kind);
+            effect = network.choose(step, *kind).and_then(Alternative::effect);
             surprise = effect.map(|_| network.choices.last_surprise());
         }
         if let Some((step, kind)) = &step {
@@ -352,7 +352,7 @@ impl ProcessConnection {
         Duration::from_millis(if is_exact { most } else { self.process.random.between(least, most) })
     }
 
-    /// Executes a request when the time has come, whatever has become of the process.
+    /// Executes a request after `time`, even if the process has exited.
     fn execute_later(
         &self,
         time: Duration,
@@ -369,7 +369,7 @@ impl ProcessConnection {
         response
     }
 
-    /// The response to a watch, with what happens to it on the way.
+    /// Response to a watch, with the effect of a fault.
     fn watch(
         &self,
         path: &str,

@@ -13,7 +13,7 @@ use super::host::Process;
 /// Start of every simulation, in milliseconds since 1970.
 pub const START_MILLISECOND: i64 = 1_767_225_600_000;
 
-/// Returns a watcher of all changes of `server`. `observer` takes them in before the server forgets them.
+/// Returns a watcher of all changes of `server`. `observer` receives them before the history of the server is full.
 pub fn watch(observer: Arc<impl Observer + 'static>, server: &ApiServer) -> Watcher {
     let mut changes = server.watch_everything(WatchStart::Now);
     tokio::spawn(async move {
@@ -58,31 +58,31 @@ impl fmt::Display for Finding {
 
 /// Observes the requests and processes of a simulation.
 pub trait Observer: Send + Sync {
-    /// A process has sent a request.
+    /// Observes a request that a process sends.
     fn requested(&self, _process: &Process, _request: &Parts, _body: &Bytes) {}
 
-    /// A process has sent a write.
+    /// Observes a write that a process sends.
     fn sent(&self, process: &Process, method: &Method, path: &str);
 
-    /// A process starts.
+    /// Observes the start of a process.
     fn process_starts(&self);
 
-    /// The program of a process has panicked.
+    /// Observes a panic of the program of a process.
     fn panicked(&self, what: &str);
 
-    /// A request was refused by a fault, or gets no response in time.
+    /// Observes a request that a fault refuses, or that gets no response in time.
     fn failed(&self, path: &str);
 
-    /// The read that is executed next is that of `sender`. Others may be executed before its end.
+    /// Observes the sender of the read that is executed next. Other requests may be executed before its end.
     fn begin_read(&self, _sender: &RequestOrigin, _path: &str) {}
 
-    /// The write that is executed next is that of `sender`.
+    /// Observes the sender of the write that is executed next.
     fn begin_write(&self, sender: RequestOrigin);
 
-    /// The write was executed.
+    /// Observes the end of the write.
     fn finish_write(&self);
 
-    /// Takes in what others have done.
+    /// Applies the changes of the store since the last call.
     fn catch_up(&self);
 
     /// Adds a line to the log.

@@ -18,7 +18,11 @@ use serde_json::json;
 use tower::BoxError;
 
 use super::{ProcessConnection, broken, status};
-use crate::engine::{faults::FaultEffect, host::ObservedHistory, surprises::StepKind};
+use crate::engine::{
+    faults::FaultEffect,
+    host::ObservedHistory,
+    surprises::{Alternative, StepKind},
+};
 
 /// Chunk of the body of a response, or its end.
 type Chunk = Option<Result<Frame<Bytes>, Infallible>>;
@@ -147,7 +151,7 @@ impl WatchStream {
         }
         let resource = self.path.rsplit('/').next().unwrap_or_default();
         let step = format!("m{} receive {resource}", self.link.process.manager);
-        network.choose(&step, StepKind::WatchEvent)
+        network.choose(&step, StepKind::WatchEvent).and_then(Alternative::effect)
     }
 
     /// Ends the watch with 410, after a time without events.
