@@ -6,6 +6,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+use thiserror::Error;
+
 use crate::{
     engine::{
         explore::Explorer,
@@ -24,7 +26,7 @@ use crate::{
 const LOG_LINES: usize = 60;
 
 /// A scenario that violates rules.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq, Error)]
 pub struct Failure {
     /// Smallest scenario that was found.
     pub scenario: Scenario,
@@ -37,6 +39,13 @@ impl fmt::Display for Failure {
         writeln!(f, "{}\nscenario:\n{}\nlog:", self.outcome, self.scenario.to_text())?;
         let skipped = self.outcome.log.len().saturating_sub(LOG_LINES);
         self.outcome.log.iter().skip(skipped).try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// The text of [`Display`](fmt::Display), which is that of a failed assertion.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -65,7 +74,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Panics
     ///
-    /// If a rule is violated. The message contains the smallest scenario that was found.
+    /// If a rule is violated: the message contains the smallest scenario that was found. If the scenario cannot be run. Within a
+    /// Tokio runtime.
     pub fn check(&self, seeds: Range<u64>) {
         pass(self.calm().and_then(|found| match found {
             Some(failure) => Ok(Some(failure)),
@@ -81,7 +91,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Panics
     ///
-    /// If a rule is violated.
+    /// If a rule is violated, or the scenario cannot be run. Within a Tokio runtime.
     pub fn check_scenario(&self, scenario: &Scenario) {
         pass(self.run(scenario).map(|mut outcome| {
             outcome.findings.retain(|finding| finding.rule != "surprise");
@@ -93,7 +103,11 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Errors
     ///
-    /// If the cluster cannot be set up.
+    /// If a rule or a kind does not exist, or the API server refuses an object of the start.
+    ///
+    /// # Panics
+    ///
+    /// Within a Tokio runtime.
     pub fn calm(&self) -> Found {
         let scenario = self.scenario.clone();
         let (mut outcome, differs) = self.run_twice(&scenario)?;
@@ -110,14 +124,21 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Errors
     ///
-    /// If the cluster cannot be set up.
+    /// If a rule or a kind does not exist, or the API server refuses an object of the start.
+    ///
+    /// # Panics
+    ///
+    /// Within a Tokio runtime.
     pub fn seeds(&self, seeds: Range<u64>) -> Found {
-        let found = in_threads(usize::try_from(seeds.end - seeds.start).unwrap_or(usize::MAX), |number| {
-            let seed = seeds.start + number as u64;
-            let scenario = self.scenario.with_seed(seed);
-            let outcome = self.run(&scenario)?;
-            Ok((!outcome.has_no_findings()).then_some((scenario, outcome)))
-        })?;
+        let found = in_threads(
+            usize::try_from(seeds.end.saturating_sub(seeds.start)).unwrap_or(usize::MAX),
+            |number| {
+                let seed = seeds.start + number as u64;
+                let scenario = self.scenario.with_seed(seed);
+                let outcome = self.run(&scenario)?;
+                Ok((!outcome.has_no_findings()).then_some((scenario, outcome)))
+            },
+        )?;
         found.map(|(scenario, outcome)| self.shrunk(scenario, &outcome)).transpose()
     }
 
@@ -126,7 +147,11 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Errors
     ///
-    /// If the cluster cannot be set up.
+    /// If a rule or a kind does not exist, or the API server refuses an object of the start.
+    ///
+    /// # Panics
+    ///
+    /// Within a Tokio runtime.
     pub fn surprises(&self, surprises: usize) -> Found {
         let scenario = SimulatedScenario { simulation: self, scenario: self.scenario.clone() };
         let explorer = Explorer::new(scenario, surprises)?.with_share(self.share);
@@ -159,7 +184,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         )?;
         let mut outcome = self.run(&scenario)?;
         if outcome.has_no_findings() {
-            // The operator depends on something else than the scenario.
+            // The operator does not depend on the scenario alone.
             let what = format!("a repetition does not violate {}", rules.join(", "));
             let differs = self.repeat(&scenario)?;
             outcome.findings.clone_from(&violated.findings);

@@ -64,8 +64,8 @@
 //!     .check(0..20);
 //! ```
 //!
-//! A scenario file contains actions, incidents, faults and surprises. The surprise is that a process is killed after its second patch of
-//! a ConfigMap:
+//! A scenario file contains actions, incidents, faults and surprises. Here, the API server refuses a third of the updates of ConfigMaps
+//! for ten seconds, and a process is killed after its second patch of a ConfigMap:
 //!
 //! ```
 //! use kcm_simulation::{Alternative, Scenario};
@@ -77,6 +77,8 @@
 //! - at: 1000
 //!   event:
 //!     patch: {kind: ConfigMap, namespace: shop, name: settings, patch: {data: {color: blue}}}
+//! faults:
+//! - {requests: update configmaps, effect: {refuse: {code: 409}}, perMille: 300, from: 10000, until: 20000}
 //! surprises:
 //! - {step: m0 patch configmaps, nth: 2, becomes: killAfter}
 //! ",
@@ -91,7 +93,7 @@
 //! |---|---|
 //! | processes, hosts, network with faults, choice points, exploration, shrinking | `engine` |
 //! | scenarios as data, and faults of seeds | `scenario.rs`, `draw.rs` |
-//! | the operator, and runs of its scenarios | `simulation.rs`, `process.rs`, `simulate.rs` |
+//! | the operator, controllers of other kinds, and runs of scenarios | `simulation.rs`, `process.rs`, `status_controller.rs`, `simulate.rs` |
 //! | observation of writes, and rules | `recorder.rs`, `rules.rs`, `world.rs` |
 //! | seeds, exploration and shrinking in one call | `check.rs` |
 //!
@@ -113,6 +115,7 @@ mod rules;
 mod scenario;
 mod simulate;
 mod simulation;
+mod status_controller;
 mod world;
 
 pub use check::Failure;
@@ -124,6 +127,7 @@ pub use engine::{
     outcome::{Outcome, SimulationError},
     surprises::{Alternative, Surprise},
 };
+pub use kcm_apiserver::{ApiServer, Object};
 pub use process::{ExitResult, ManagerProcess};
 pub use rules::RULES;
 pub use scenario::{Action, Scenario};

@@ -21,7 +21,7 @@ use crate::{
         observer::{Finding, Observer, RequestOrigin, START_MILLISECOND, log_line, watch},
         step::verb_and_resource,
     },
-    rules::{check_status, is_of_others, stable_key},
+    rules::{check_status, is_of_others, stable_key, violation},
     world::Write,
 };
 
@@ -104,7 +104,7 @@ impl Recorder {
         self.watch(server);
     }
 
-    /// A request was executed.
+    /// Records a request that was executed.
     pub(crate) fn audit(&self, event: &AuditEvent) {
         let Some(object) = &event.object else { return };
         if !matches!(event.verb, "create" | "update" | "patch" | "delete" | "deletecollection") {
@@ -156,7 +156,7 @@ impl Recorder {
                 self.add_finding(&mut state, rule, &what);
             }
             for (name, rule) in &self.rules {
-                if let Some(what) = rule(&write) {
+                if let Some(what) = violation(|| rule(&write)) {
                     self.add_finding(&mut state, name, &what);
                 }
             }
@@ -283,7 +283,7 @@ impl Observer for Recorder {
 }
 
 impl State {
-    /// Takes in what has happened. Returns what happened in `revisions`, which is left to the caller.
+    /// Applies all changes of the store, except those of `revisions`, which it returns.
     fn caused(&mut self, revisions: std::ops::Range<u64>, choices: &Choices) -> Vec<WatchEvent> {
         let mut caused = Vec::new();
         while let Some(Ok(Some(event))) = self.watcher.as_mut().map(Watcher::try_next) {
@@ -297,7 +297,7 @@ impl State {
         caused
     }
 
-    /// Takes in a change. Returns the object before it.
+    /// Applies a change. Returns the object before it.
     fn apply(&mut self, event: &WatchEvent) -> Option<Arc<Object>> {
         let object = event.object()?;
         let (namespace, name) = (object.namespace().to_owned(), object.name().to_owned());

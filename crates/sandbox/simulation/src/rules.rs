@@ -1,12 +1,15 @@
 //! Rules for every operator.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    panic::{self, AssertUnwindSafe},
+};
 
 use kcm_apiserver::{ApiServer, ListOptions, Object, Resource};
 use serde_json::Value;
 
 use crate::{
-    engine::outcome::Outcome,
+    engine::{managers::panic_message, outcome::Outcome},
     world::{World, Write},
 };
 
@@ -137,6 +140,12 @@ pub(crate) fn stable_key(object: &Object) -> String {
     format!("{} {}/{name}", object.resource(), object.namespace())
 }
 
+/// Violation of a rule of a simulation. A panic, such as that of an assertion, is a violation.
+pub(crate) fn violation(rule: impl FnOnce() -> Option<String>) -> Option<String> {
+    let caught = panic::catch_unwind(AssertUnwindSafe(rule));
+    caught.unwrap_or_else(|panic| Some(panic_message(&*panic).to_owned()))
+}
+
 /// Removes times, UIDs and generations.
 fn make_stable(value: &mut Value) {
     match value {
@@ -150,8 +159,15 @@ fn make_stable(value: &mut Value) {
         }
         Value::Array(elements) => elements.iter_mut().for_each(make_stable),
         Value::String(text) if is_time(text) => *text = "TIME".to_owned(),
+        // In labels of Jobs and their pods.
+        Value::String(text) if is_uid(text) => *text = "UID".to_owned(),
         _ => {}
     }
+}
+
+fn is_uid(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    text.bytes().all(is_digit) && text.split('-').map(str::len).eq([8, 4, 4, 4, 12])
 }
 
 fn is_time(text: &str) -> bool {
@@ -198,10 +214,14 @@ mod tests {
         let mut value = json!({
             "uid": "1", "observedGeneration": 2, "count": 3,
             "times": ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456+00:00", "2026"],
+            "labels": {"controller-uid": "0f0e0d0c-0b0a-4908-8706-050403020100", "n": "a-b-c-d-e"},
         });
         make_stable(&mut value);
-        let stable =
-            json!({"uid": null, "observedGeneration": null, "count": 3, "times": ["TIME", "TIME", "2026"]});
+        let stable = json!({
+            "uid": null, "observedGeneration": null, "count": 3,
+            "times": ["TIME", "TIME", "2026"],
+            "labels": {"controller-uid": "UID", "n": "a-b-c-d-e"},
+        });
         assert_eq!(value, stable);
     }
 }

@@ -40,7 +40,11 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Errors
     ///
-    /// If the cluster cannot be set up.
+    /// If a rule or a kind does not exist, or the API server refuses an object of the start.
+    ///
+    /// # Panics
+    ///
+    /// Within a Tokio runtime.
     pub fn run(&self, scenario: &Scenario) -> Result<Outcome, SimulationError> {
         let mut outcome = self.run_once(scenario)?;
         // A surprise that has not happened leaves the others.
@@ -57,7 +61,11 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Errors
     ///
-    /// If the cluster cannot be set up.
+    /// If a rule or a kind does not exist, or the API server refuses an object of the start.
+    ///
+    /// # Panics
+    ///
+    /// Within a Tokio runtime.
     pub fn run_once(&self, scenario: &Scenario) -> Result<Outcome, SimulationError> {
         Ok(self.run_guided(scenario, None)?.0)
     }
@@ -66,7 +74,11 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// # Errors
     ///
-    /// If the cluster cannot be set up.
+    /// If a rule or a kind does not exist, or the API server refuses an object of the start.
+    ///
+    /// # Panics
+    ///
+    /// Within a Tokio runtime.
     pub fn repeat(&self, scenario: &Scenario) -> Result<Option<Finding>, SimulationError> {
         Ok(self.run_twice(scenario)?.1)
     }
@@ -203,6 +215,9 @@ async fn simulate<X: Send + Sync + 'static>(
         kubelet: KubeletConfig::default(),
     })?;
     tokio::spawn(async move { sandbox.run(CancellationToken::new()).await });
+    for controller in &simulation.status_controllers {
+        tokio::spawn(controller.clone().run(Arc::clone(&server), Arc::clone(&clock), Arc::clone(&recorder)));
+    }
     let restart_after = Duration::from_millis(scenario.restart_after);
     let program = simulation.program(&view.external);
     let managers = ManagerGroup::new(&clock, program, scenario.managers, restart_after, scenario.seed);
@@ -227,6 +242,9 @@ async fn simulate<X: Send + Sync + 'static>(
         cluster.recorder.find("surprise", &failure);
     }
     let effect = rules::effect(&cluster.world, &simulation.ignored);
+    for controller in &simulation.status_controllers {
+        cluster.world.resource(&controller.kind);
+    }
     // With faults, an operator may fail to create its kinds.
     let is_clean = !scenario.has_faults() && !cluster.recorder.has_findings();
     if let Some(kind) = cluster.world.unknown_kind().filter(|_| is_clean) {
@@ -264,7 +282,7 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
             self.recorder.catch_up();
             match event {
                 Event::Action(action) => {
-                    if self.choices.choose("user action", StepKind::UserAction).is_some() {
+                    if self.network.choose("user action", StepKind::UserAction).is_some() {
                         self.clock.sleep(surprises::delay()).await;
                         self.recorder.catch_up();
                     }
@@ -292,7 +310,7 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
         self.choices.wait_for_end().await;
     }
 
-    /// Waits until the operator has done all that there is to do. Returns `false` if it does not get there.
+    /// Waits until the operator has converged. Returns `false` if it does not.
     async fn settle(&self) -> bool {
         let deadline = self.clock.monotonic() + self.simulation.converges_within;
         loop {
@@ -319,6 +337,7 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
         let ready = rules::unfinished(&self.world.server).filter(|_| self.simulation.applies("converged"));
         let ready = ready.map(|what| ("converged", what));
         let mut own = self.simulation.end_rules.iter();
-        ready.or_else(|| own.find_map(|(name, rule)| Some((&**name, rule(&self.world)?))))
+        ready
+            .or_else(|| own.find_map(|(name, rule)| Some((&**name, rules::violation(|| rule(&self.world))?))))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use kcm_apiserver::Object;
 use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,7 @@ use crate::{
     },
     process::{ExitResult, ManagerProcess},
     scenario::{Action, Scenario},
+    status_controller::StatusController,
     world::{World, Write},
 };
 
@@ -29,6 +31,7 @@ pub struct Simulation<X = ()> {
     pub(crate) external: Arc<dyn Fn() -> X + Send + Sync>,
     pub(crate) start: Arc<Start<X>>,
     pub(crate) objects: Vec<Value>,
+    pub(crate) status_controllers: Vec<StatusController>,
     pub(crate) scenario: Scenario,
     pub(crate) disabled: BTreeSet<String>,
     /// Kinds, and JSON pointers of their members that are not compared.
@@ -37,7 +40,8 @@ pub struct Simulation<X = ()> {
     pub(crate) end_rules: Vec<(String, Arc<RuleForEnd<X>>)>,
     pub(crate) converges_within: Duration,
     pub(crate) share: usize,
-    /// `true` if schedules end at the states of others. `false` with external systems: their states are not compared.
+    /// `true` if schedules end at the states of others. `false` with external systems and status controllers, whose states are not
+    /// compared.
     pub(crate) is_reduced: bool,
 }
 
@@ -73,6 +77,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
                 Box::pin(async move { start(process, external).await.into_result() })
             }),
             objects: Vec::new(),
+            status_controllers: Vec::new(),
             scenario: Scenario::default(),
             disabled: BTreeSet::new(),
             ignored: Vec::new(),
@@ -104,6 +109,26 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         }))
     }
 
+    /// Sets the status of the objects of a kind, which may have a group, in place of the controller of that kind, such as that of
+    /// Jobs. `status` returns the members of the status to set, or `None` to leave it unchanged. It is called `delay` after each
+    /// change of an object.
+    ///
+    /// Schedules with surprises run to their end. The end of a run does not wait for a delay of more than 30 s.
+    #[must_use]
+    pub fn status_of(
+        mut self,
+        kind: &str,
+        delay: Duration,
+        status: impl Fn(&Object) -> Option<Value> + Send + Sync + 'static,
+    ) -> Self {
+        self.status_controllers.push(StatusController {
+            kind: kind.to_owned(),
+            delay,
+            status: Arc::new(status),
+        });
+        Self { is_reduced: false, ..self }
+    }
+
     /// Adds an action of a user at a time in seconds. The scenario ends 20 s after the last action.
     #[must_use]
     pub fn at(mut self, second: u64, action: Action) -> Self {
@@ -126,7 +151,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         self
     }
 
-    /// Adds a rule for each write of the operator, which returns a description of a violation.
+    /// Adds a rule for each write of the operator, which returns a description of a violation, or panics.
     ///
     /// It does not apply to Events, Leases, Nodes, Endpoints, EndpointSlices and CustomResourceDefinitions, to writes that their
     /// sender has given up, to those of a process that has exited, and after a restore of the store.
@@ -140,7 +165,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         self
     }
 
-    /// Adds a rule for the end, which returns a description of what is missing. The run waits until nothing is missing.
+    /// Adds a rule for the end, which returns a description of what is missing, or panics. The run waits for up to
+    /// [`converges_within`](Self::converges_within) until nothing is missing.
     #[must_use]
     pub fn end_rule(
         mut self,
@@ -166,7 +192,10 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     /// If `pointer` does not begin with `/`.
     #[must_use]
     pub fn ignore_field(mut self, kind: &str, pointer: &str) -> Self {
-        assert!(pointer.starts_with('/'), "{pointer:?} is no JSON pointer of a field");
+        assert!(
+            pointer.starts_with('/'),
+            "invalid pointer {pointer:?}: a JSON pointer of a field begins with a slash"
+        );
         self.ignored.push((kind.to_owned(), pointer.to_owned()));
         self
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::scenario::resource;
 
 /// Simulated cluster, and the external systems of the operator.
-pub struct World<X> {
+pub struct World<X = ()> {
     /// API server.
     pub server: Arc<ApiServer>,
     /// External systems.
@@ -18,7 +18,8 @@ pub struct World<X> {
 }
 
 impl<X> World<X> {
-    pub(crate) fn new(server: &Arc<ApiServer>, external: X) -> Self {
+    /// View of a cluster, for tests of rules.
+    pub fn new(server: &Arc<ApiServer>, external: X) -> Self {
         Self { server: Arc::clone(server), external: Arc::new(external), kinds: Arc::default() }
     }
 
@@ -69,9 +70,9 @@ impl<X> fmt::Debug for World<X> {
 pub struct Write<'a> {
     /// Process, such as `m0.2` for the second life of the first one.
     pub process: &'a str,
-    /// Verb, such as `create` or `patch`.
+    /// Verb of the request, such as `create` or `patch`. An apply that creates the object has the verb `patch`.
     pub verb: &'a str,
-    /// Plural name of the resource.
+    /// Plural name of the resource, such as `jobs`. [`Object::resource`] has the group.
     pub resource: &'a str,
     /// Subresource, or empty.
     pub subresource: &'a str,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::ConfigMap},
+    api::{apps::v1::Deployment, batch::v1::Job, coordination::v1::Lease, core::v1::ConfigMap},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kcm_simulation::{Action, Scenario, Simulation};
@@ -236,9 +236,9 @@ fn kind_of_a_rule_must_exist() {
     let simulation = || Simulation::new(|process| create_once(process.kube_client())).namespace("shop");
     let kind = |simulation: Simulation| simulation.calm().unwrap_err().to_string();
     let rule = simulation().end_rule("maps", |world| world.objects("Configmap").pop().map(|_| String::new()));
-    assert_eq!(kind(rule), "no resource has the kind \"Configmap\"");
+    assert_eq!(kind(rule), "invalid kind \"Configmap\": no resource has this kind");
     let ignored = simulation().ignore_field("ConfigMap.example.com", "/data");
-    assert_eq!(kind(ignored), "no resource has the kind \"ConfigMap.example.com\"");
+    assert_eq!(kind(ignored), "invalid kind \"ConfigMap.example.com\": no resource has this kind");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn operator_that_writes_nothing_violates_a_rule() {
 #[test]
 fn removed_rule_must_exist() {
     let error = simulation().without_rule("equal_effect").calm().unwrap_err();
-    assert_eq!(error.to_string(), "no rule has the name \"equal_effect\"");
+    assert_eq!(error.to_string(), "invalid rule \"equal_effect\": no rule has this name");
 }
 
 #[test]
@@ -296,4 +296,88 @@ fn panic_violates_a_rule() {
     let failure = Simulation::new(|_| operator()).calm().unwrap().unwrap();
     assert_eq!(failure.outcome.rules(), ["panic"], "{failure}");
     assert!(failure.to_string().contains("panic: m0.1 panics: no configuration"), "{failure}");
+}
+
+/// Creates a Job until it exists, and a ConfigMap when the Job has succeeded.
+async fn run_job(client: Client) {
+    let api: Api<Job> = Api::namespaced(client.clone(), "shop");
+    let job: Job = serde_json::from_value(json!({
+        "metadata": {"name": "backup"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+    }))
+    .unwrap();
+    loop {
+        let _ = api.create(&PostParams::default(), &job).await;
+        let status = api.get_opt("backup").await.ok().flatten().and_then(|job| job.status);
+        if status.and_then(|status| status.succeeded) == Some(1) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    apply(&client, "the Job has succeeded").await;
+    pending::<()>().await;
+}
+
+mod status_of {
+    use super::*;
+
+    fn simulation(kind: &str) -> Simulation {
+        Simulation::new(|process| run_job(process.kube_client()))
+            .namespace("shop")
+            .status_of(kind, Duration::from_secs(2), |job| {
+                let is_new = job.value()["status"]["succeeded"].is_null();
+                is_new.then(|| json!({"succeeded": 1, "startTime": "2026-01-01T00:00:00Z"}))
+            })
+            .end_rule("copied", |world| {
+                assert!(world.object("ConfigMap", "shop", "heartbeat").is_some(), "there is no ConfigMap");
+                None
+            })
+    }
+
+    #[test]
+    fn sets_the_status_of_a_kind_after_a_delay() {
+        let simulation = simulation("Job");
+        assert_eq!(simulation.calm().unwrap(), None);
+        let outcome = simulation.run_once(&Scenario::default()).unwrap();
+        let log = outcome.log.join("\n");
+        let status =
+            r#"2000 status of jobs shop/backup becomes {"startTime":"2026-01-01T00:00:00Z","succeeded":1}"#;
+        assert_eq!(log.matches("status of jobs").count(), 1, "{log}");
+        assert!(log.contains(status), "{log}");
+        assert!(log.contains("2000 m0.1 patch configmaps shop/heartbeat 201"), "{log}");
+    }
+
+    #[test]
+    fn requires_a_kind_that_exists() {
+        let error = simulation("Jobs").without_rule("copied").calm().unwrap_err();
+        assert_eq!(error.to_string(), "invalid kind \"Jobs\": no resource has this kind");
+    }
+
+    #[test]
+    fn invalid_status_violates_a_rule() {
+        let simulation =
+            simulation("Job").status_of("Job", Duration::ZERO, |_| Some(json!({"succeeded": "x"})));
+        let failure = simulation.calm().unwrap().unwrap();
+        assert_eq!(failure.outcome.rules(), ["action"], "{failure}");
+    }
+}
+
+#[test]
+fn failed_assertion_of_a_rule_is_a_violation() {
+    let simulation = || {
+        let simulation = Simulation::new(|process| create_once(process.kube_client())).namespace("shop");
+        simulation.converges_within(Duration::ZERO)
+    };
+    let failure = |simulation: Simulation| simulation.calm().unwrap().unwrap();
+    let end = failure(simulation().end_rule("two", |world| {
+        let maps = world.objects("ConfigMap").len();
+        assert!(maps >= 9, "{maps} ConfigMaps");
+        None
+    }));
+    assert!(format!("{end:?}").starts_with("two: 1 ConfigMaps\n"), "{end}");
+    let write = failure(simulation().write_rule("named", |write, _| {
+        assert_eq!(write.after.unwrap().name(), "b");
+        None
+    }));
+    assert_eq!(write.outcome.rules(), ["named"], "{write}");
 }

@@ -42,10 +42,10 @@ pub enum SimulationError {
     #[error("failed to set up the cluster: {0}")]
     Cluster(#[from] ApiStatus),
     /// A rule was removed that does not exist.
-    #[error("no rule has the name {0:?}")]
+    #[error("invalid rule {0:?}: no rule has this name")]
     UnknownRule(String),
     /// The kind of a rule or of [`ignore_field`](crate::Simulation::ignore_field) does not exist in the run without faults.
-    #[error("no resource has the kind {0:?}")]
+    #[error("invalid kind {0:?}: no resource has this kind")]
     UnknownKind(String),
     /// The controllers cannot be built.
     #[error("failed to build the controllers: {0}")]
@@ -58,12 +58,12 @@ impl Outcome {
         self.findings.is_empty()
     }
 
-    /// Adds a finding for each workload whose effect differs from that without faults.
+    /// Adds a finding for each object whose effect differs from that without faults.
     pub fn compare_effect(&mut self, calm: &BTreeMap<String, Value>) {
-        for (workload, effect) in calm {
-            let own = self.effect.get(workload).cloned().unwrap_or_default();
+        for (object, effect) in calm {
+            let own = self.effect.get(object).cloned().unwrap_or_default();
             if own != *effect && own != NOT_COMPARED && *effect != NOT_COMPARED {
-                let what = format!("{workload} is {own}, and without faults {effect}");
+                let what = format!("{object} is {own}, and without faults {effect}");
                 self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
             }
         }
