@@ -29,6 +29,7 @@ pub struct CaBundle(Vec<Anchor>);
 
 #[derive(Debug, Clone)]
 struct Anchor {
+    certificate: CertificateDer<'static>,
     anchor: TrustAnchor<'static>,
     validity: Validity,
 }
@@ -53,10 +54,11 @@ impl CaBundle {
         for certificate in certificates {
             let validity =
                 Validity::of(&certificate).ok_or("failed to parse the validity of a certificate")?;
+            let certificate = certificate.into_owned();
             let mut store = RootCertStore::empty();
-            store.add(certificate).map_err(|error| error.to_string())?;
-            anchors
-                .extend(store.roots.into_iter().map(|anchor| Anchor { anchor, validity: validity.clone() }));
+            store.add(certificate.clone()).map_err(|error| error.to_string())?;
+            let anchor = store.roots.into_iter().next().ok_or("failed to parse a certificate")?;
+            anchors.push(Anchor { certificate, anchor, validity });
         }
         Ok(Self(anchors))
     }
@@ -65,6 +67,11 @@ impl CaBundle {
     pub fn valid_at(&self, now: Timestamp) -> RootCertStore {
         let valid = self.0.iter().filter(|anchor| anchor.validity.contains(now));
         RootCertStore { roots: valid.map(|anchor| anchor.anchor.clone()).collect() }
+    }
+
+    /// `true` if this certificate is in the bundle, and is valid at `now`.
+    pub fn contains(&self, certificate: &CertificateDer<'_>, now: Timestamp) -> bool {
+        self.0.iter().any(|anchor| anchor.certificate == *certificate && anchor.validity.contains(now))
     }
 
     /// Returns when the certificates are valid.

@@ -8,9 +8,11 @@ use rustls::{
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
     },
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
+    server::ParsedCertificate,
 };
 
 use crate::CaBundle;
@@ -18,7 +20,8 @@ use crate::CaBundle;
 /// Verifies a server's certificate against the CAs of a bundle that are valid at the time of the handshake.
 ///
 /// The time is that of the clock. A CA that has expired is no trust anchor, which is Go's rule; webpki alone does not check
-/// the validity of a trust anchor.
+/// the validity of a trust anchor. As in Go, a certificate of the bundle is a chain of its own, so the bundle may contain the
+/// server's certificate, which may be that of a CA. Its extended key usage is not checked then.
 pub(super) struct ServerVerifier {
     /// `None` accepts every certificate, and every signature.
     cas: Option<CaBundle>,
@@ -46,6 +49,10 @@ impl ServerCertVerifier for ServerVerifier {
         let roots = cas.valid_at(now);
         if roots.is_empty() {
             return Err(Error::InvalidCertificate(CertificateError::Expired));
+        }
+        if cas.contains(end_entity, now) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
         }
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
@@ -106,7 +113,11 @@ mod tests {
     use super::*;
 
     fn authority(until: i32) -> CertifiedIssuer<'static, KeyPair> {
-        let mut params = CertificateParams::new(vec![]).unwrap();
+        named_authority(vec![], until)
+    }
+
+    fn named_authority(names: Vec<String>, until: i32) -> CertifiedIssuer<'static, KeyPair> {
+        let mut params = CertificateParams::new(names).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(until, 1, 1);
@@ -126,8 +137,12 @@ mod tests {
         leaf: &CertificateDer<'_>,
         at: &str,
     ) -> Result<(), Error> {
+        verify_with(authority.der(), leaf, at)
+    }
+
+    fn verify_with(bundle: &CertificateDer<'_>, leaf: &CertificateDer<'_>, at: &str) -> Result<(), Error> {
         let clock = Arc::new(FakeClock::new(at.parse::<Timestamp>().unwrap()));
-        let cas = CaBundle::new([authority.der().clone()]).unwrap();
+        let cas = CaBundle::new([bundle.clone()]).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let name = ServerName::try_from("api.test").unwrap();
         let verifier = ServerVerifier::new(Some(cas), clock, provider);
@@ -157,6 +172,26 @@ mod tests {
     fn refuses_an_expired_certificate() {
         let ca = authority(2040);
         assert!(expired(&verify(&ca, &leaf(&ca), "2030-01-02T00:00:00Z")));
+    }
+
+    #[test]
+    fn accepts_a_certificate_of_the_bundle_for_its_names() {
+        let ca = authority(2040);
+        let own = |names: Vec<String>| named_authority(names, 2030).der().clone();
+        let pinned = [leaf(&ca), own(vec!["api.test".to_owned()])];
+        for certificate in &pinned {
+            assert_eq!(verify_with(certificate, certificate, "2010-01-01T00:00:00Z"), Ok(()));
+            assert!(expired(&verify_with(certificate, certificate, "2030-01-02T00:00:00Z")));
+        }
+        let other = own(vec!["other.test".to_owned()]);
+        let error = verify_with(&other, &other, "2010-01-01T00:00:00Z").unwrap_err();
+        let is_for_another_name = matches!(
+            error,
+            Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+            )
+        );
+        assert!(is_for_another_name, "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use kcm_clock::Clock;
 use kube_client::{Config, config::AuthInfo};
 use rustls::{
     ClientConfig,
-    client::danger::ServerCertVerifier,
+    client::{Resumption, danger::ServerCertVerifier},
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
@@ -37,6 +37,8 @@ pub(super) fn tls(
     let name = ServerName::try_from(name.trim_start_matches('[').trim_end_matches(']').to_owned())
         .map_err(|error| ClientConfigError::caused(server, &error))?;
     let mut tls = client_config(config, clock).map_err(|error| ClientConfigError::broken(server, error))?;
+    // As upstream, which has no session cache: a resumed session would not verify the server's certificate again.
+    tls.resumption = Resumption::disabled();
     tls.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Ok((TlsConnector::from(Arc::new(tls)), name))
 }
@@ -45,7 +47,8 @@ pub(super) fn tls(
 ///
 /// # Errors
 ///
-/// If a CA, the client certificate or its key is invalid. The error contains no part of them.
+/// If a CA, the client certificate or its key is invalid, or there are CAs although every certificate is accepted. The error contains
+/// no part of them.
 fn client_config(config: &Config, clock: &Arc<dyn Clock>) -> Result<ClientConfig, String> {
     let failed = |error: rustls::Error| error.to_string();
     let provider = CryptoProvider::get_default().cloned();
@@ -53,7 +56,10 @@ fn client_config(config: &Config, clock: &Arc<dyn Clock>) -> Result<ClientConfig
     let certificates = config.root_cert.as_ref();
     let cas =
         certificates.map(|cas| CaBundle::new(cas.iter().map(|der| CertificateDer::from(der.as_slice()))));
-    let cas = cas.transpose()?.filter(|_| !config.accept_invalid_certs);
+    let cas = cas.transpose()?;
+    if config.accept_invalid_certs && cas.is_some() {
+        return Err("specifying a root certificates file with the insecure flag is not allowed".to_owned());
+    }
     let verifier: Arc<dyn ServerCertVerifier> = if cas.is_none() && !config.accept_invalid_certs {
         Arc::new(PlatformVerifier::new(Arc::clone(&provider)).map_err(failed)?)
     } else {
