@@ -6,6 +6,8 @@
 mod support;
 
 use std::{
+    fs::File,
+    io::Read as _,
     path::Path,
     process::Command,
     sync::{Arc, OnceLock},
@@ -48,13 +50,15 @@ struct World {
     clock: FakeClock,
 }
 
-/// Writes its environment, counts its runs, waits for a line in `hold` if there is such a pipe, and returns `output`.
+/// Writes its environment, counts its runs, waits for a line in `hold` and for a child that writes to `child` if there are such pipes, and
+/// returns `output`.
 const SCRIPT: &str = r#"
 cd "$(dirname "$0")" || exit 9
 env > environment
 echo "s3cr3t on standard error" >&2
 echo run >> runs
 if [ -p hold ]; then read -r line < hold; fi
+if [ -p child ]; then sleep 1000 > child & wait; fi
 cat output
 if [ -e code ]; then exit "$(cat code)"; fi
 "#;
@@ -481,6 +485,32 @@ mod errors {
             () = steps => unreachable!(),
         };
         assert!(error.to_string().ends_with("exec plugin \"/bin/sh\" did not exit within 60s"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn timeout_kills_the_processes_that_the_plugin_has_started() {
+        let world = World::new().await;
+        let pipe = world.files.path("child");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let client = world.client().await;
+        let (opened, is_open) = tokio::sync::oneshot::channel();
+        // The pipe is open as long as the child runs.
+        let child = tokio::task::spawn_blocking(move || {
+            let mut pipe = File::open(pipe).unwrap();
+            opened.send(()).unwrap();
+            pipe.read_to_end(&mut Vec::new()).unwrap()
+        });
+        let request = Request::get("/ok");
+        let steps = async {
+            is_open.await.unwrap();
+            world.step(60);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            outcome = client.send(&request) => drop(outcome.unwrap_err()),
+            () = steps => unreachable!(),
+        }
+        tokio::time::timeout(Duration::from_secs(60), child).await.unwrap().unwrap();
     }
 
     /// All other tests of this file log into the same buffer.

@@ -9,10 +9,15 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::HeaderValue;
 use kcm_clock::{Clock, Timestamp};
 use kube_client::config::{Cluster, ExecConfig, ExecInteractiveMode};
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use tokio::process::Command;
+use tokio::{
+    io::AsyncReadExt,
+    process::{Child, Command},
+};
 
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
@@ -137,7 +142,7 @@ impl ExecPlugin {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future kills the plugin.
+    /// Dropping the future kills the plugin and the processes that it has started.
     pub(super) async fn run(&self, clock: &dyn Clock) -> Result<ExecCredential, ExecError> {
         let mut command = Command::new(&self.command);
         command
@@ -145,22 +150,26 @@ impl ExecPlugin {
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true);
-        let output = tokio::select! {
-            biased;
-            output = command.output() => output,
-            () = clock.sleep(TIMEOUT) => return Err(ExecError::TimedOut { command: self.command.clone() }),
-        };
-        let output = output.map_err(|cause| {
+        #[cfg(unix)]
+        command.process_group(0);
+        let failed = |cause: io::Error| {
             let install_hint = self.install_hint.clone().filter(|_| cause.kind() == io::ErrorKind::NotFound);
             ExecError::Start { command: self.command.clone(), cause, install_hint }
-        })?;
-        if !output.status.success() {
-            return Err(ExecError::Failed { command: self.command.clone(), status: output.status });
+        };
+        let mut process = PluginProcess(command.spawn().map_err(failed)?);
+        let output = tokio::select! {
+            biased;
+            output = process.output() => output,
+            () = clock.sleep(TIMEOUT) => return Err(ExecError::TimedOut { command: self.command.clone() }),
+        };
+        let (status, output) = output.map_err(failed)?;
+        if !status.success() {
+            return Err(ExecError::Failed { command: self.command.clone(), status });
         }
-        self.parse(&output.stdout)
-            .map_err(|reason| ExecError::Invalid { command: self.command.clone(), reason })
+        self.parse(&output).map_err(|reason| ExecError::Invalid { command: self.command.clone(), reason })
     }
 
     fn parse(&self, output: &[u8]) -> Result<ExecCredential, &'static str> {
@@ -186,6 +195,30 @@ impl ExecPlugin {
         let expires = status.expiration_timestamp.map(|text| text.parse()).transpose();
         let expires = expires.map_err(|_| "an invalid expirationTimestamp")?;
         Ok(ExecCredential { token, identity, expires })
+    }
+}
+
+/// Process of a plugin, and its process group. Both are killed when it is dropped, unless the plugin has exited.
+struct PluginProcess(Child);
+
+impl PluginProcess {
+    /// Waits for the exit. Returns the status and the standard output.
+    async fn output(&mut self) -> io::Result<(ExitStatus, Vec<u8>)> {
+        let mut output = Vec::new();
+        if let Some(stdout) = &mut self.0.stdout {
+            stdout.read_to_end(&mut output).await?;
+        }
+        Ok((self.0.wait().await?, output))
+    }
+}
+
+impl Drop for PluginProcess {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(group) = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+            // A wrapper in a shell does not forward signals. An error means that all processes of the group have exited.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
