@@ -95,7 +95,7 @@ fn missing_api_server_is_an_error() {
     assert_eq!(
         error_line(&[]),
         "no API server configured: set --kubeconfig or --master, or run inside a cluster: in-cluster configuration: \
-         failed to read an incluster environment variable: environment variable not found"
+         KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
     );
 }
 

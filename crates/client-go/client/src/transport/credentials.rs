@@ -14,6 +14,7 @@ use kube_client::{
     Config,
     config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError},
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use secrecy::ExposeSecret;
 use thiserror::Error;
 
@@ -24,6 +25,9 @@ use super::{
     server,
 };
 use crate::causes;
+
+/// Directory with the files of a pod's service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Source of the API server's address and of the credentials.
 ///
@@ -108,10 +112,21 @@ pub(super) struct Credentials {
     /// Exec plugin that issues further credentials, which are not part of `config`.
     pub(super) plugin: Option<Arc<ExecPlugin>>,
     pub(super) proxy: Option<Arc<Proxy>>,
-    /// Hash of everything that connections depend on.
-    pub(super) connection_print: u64,
-    /// Hash of everything else that requests depend on.
-    pub(super) request_print: u64,
+    /// Reason for which the CA of a pod's service account is not used.
+    pub(super) missing_authority: Option<String>,
+    /// File that contains the token.
+    token_file: Option<String>,
+    prints: Prints,
+}
+
+/// Hashes of the parts of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Prints {
+    base: u64,
+    authority: u64,
+    /// Of the files with the client certificate and its key.
+    identity: u64,
+    token: u64,
 }
 
 impl Credentials {
@@ -122,7 +137,7 @@ impl Credentials {
         match server {
             Server::Kubeconfig { path, master } => {
                 let text = std::fs::read(path).map_err(|error| ClientConfigError::broken(server, error))?;
-                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
+                let kubeconfig = read_kubeconfig(server, path)?;
                 Self::from_kubeconfig(server, environment, kubeconfig, print(&text), master.as_deref())
             }
             Server::KubeconfigFiles { paths, overrides } => {
@@ -141,12 +156,13 @@ impl Credentials {
                 Self::finish(server, proxy, Config::new(url), 0, None)
             }
             Server::InCluster => {
-                let mut config =
-                    Config::incluster().map_err(|error| ClientConfigError::caused(server, &error))?;
-                // Removed from `config`, so that changes of the file are detected here, by the configured clock.
-                let authority = config.root_cert_file.take();
+                let variable = |name: &str| std::env::var(name).ok();
+                let (config, authority) = in_cluster(Path::new(SERVICE_ACCOUNT), variable)
+                    .map_err(|cause| ClientConfigError::broken(server, cause))?;
                 let proxy = from_environment(server, environment, &config.cluster_url)?;
-                Self::finish(server, proxy, config, 0, authority)
+                let (authority, missing_authority) =
+                    authority.map_or_else(|cause| (None, Some(cause)), |path| (Some(path), None));
+                Ok(Self { missing_authority, ..Self::finish(server, proxy, config, 0, authority)? })
             }
         }
     }
@@ -228,34 +244,150 @@ impl Credentials {
                 None => ClientConfigError::broken(server, "no certificate in certificate-authority-data"),
             });
         }
-        let mut connection = DefaultHasher::new();
-        base_print.hash(&mut connection);
-        let named = [auth.client_certificate.clone(), auth.client_key.clone()];
-        for path in authority.into_iter().chain(named.into_iter().flatten().map(PathBuf::from)) {
-            read(server, &path)?.hash(&mut connection);
+        let authority = authority.map(|path| read(server, &path)).transpose()?;
+        let mut prints = Prints {
+            base: base_print,
+            authority: authority.map_or(0, |authority| print(&authority)),
+            identity: identity_print(server, auth)?,
+            token: 0,
+        };
+        let token_file = auth.token_file.take();
+        if let Some(path) = &token_file {
+            // As upstream, the file takes precedence over a token in the kubeconfig.
+            let token = read_token(server, path)?;
+            prints.token = print(token.as_bytes());
+            auth.token = Some(token.into());
         }
-        let mut request = DefaultHasher::new();
-        base_print.hash(&mut request);
-        if let Some(path) = auth.token_file.take() {
-            let token = read(server, Path::new(&path))?;
-            token.hash(&mut request);
-            let token = String::from_utf8(token).map_err(|_| {
-                ClientConfigError::broken(server, format_args!("token file {path:?} is not text"))
-            })?;
-            // As upstream, the file takes precedence over a token in the kubeconfig, and white space is trimmed.
-            let token = token.trim();
-            if token.is_empty() {
-                return Err(ClientConfigError::broken(server, format_args!("token file {path:?} is empty")));
-            }
-            auth.token = Some(token.to_owned().into());
+        if auth.token.as_ref().is_some_and(|token| !is_header(token.expose_secret())) {
+            return Err(ClientConfigError::broken(server, NO_HEADER));
         }
-        if auth.token.as_ref().is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err()) {
-            return Err(ClientConfigError::broken(server, "the token cannot be sent in a header"));
-        }
-        let (connection_print, request_print) = (connection.finish(), request.finish());
         let proxy = proxy.map(Arc::new);
-        Ok(Self { config, plugin: None, proxy, connection_print, request_print })
+        Ok(Self { config, plugin: None, proxy, missing_authority: None, token_file, prints })
     }
+
+    /// Returns the same configuration with the present contents of the token file and of the client certificate, for a
+    /// configuration of which another file cannot be read. A part that cannot be read is kept. Blocks.
+    ///
+    /// Upstream counterparts: `transport.NewCachedFileTokenSource` and `dynamicClientCert`, which read only their own files.
+    pub(super) fn with_present_files(&self, server: &Server) -> Self {
+        let mut this = self.clone();
+        if let Some(token) = self.token_file.as_deref().and_then(|path| read_token(server, path).ok()) {
+            this.prints.token = print(token.as_bytes());
+            this.config.auth_info.token = Some(token.into());
+        }
+        if let Ok(print) = identity_print(server, &self.config.auth_info) {
+            this.prints.identity = print;
+        }
+        this
+    }
+
+    /// Checks that these credentials can replace `current`.
+    pub(super) fn check_successor_of(
+        &self,
+        current: &Self,
+        server: &Server,
+    ) -> Result<(), ClientConfigError> {
+        if self.config.cluster_url != current.config.cluster_url {
+            // The caches contain objects of the old server.
+            let error = "it names another API server now; restart to go there";
+            return Err(ClientConfigError::broken(server, error));
+        }
+        match &self.missing_authority {
+            Some(cause) if current.missing_authority.is_none() => {
+                Err(ClientConfigError::broken(server, cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `true` if requests and connections are those of `other`.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.prints == other.prints
+    }
+
+    /// `true` if requests can use the connections of `other`.
+    pub(super) fn has_same_connections(&self, other: &Self) -> bool {
+        self.prints == Prints { token: self.prints.token, ..other.prints }
+    }
+}
+
+const NO_HEADER: &str = "the token cannot be sent in a header";
+
+fn is_header(token: &str) -> bool {
+    HeaderValue::from_str(token).is_ok()
+}
+
+/// Reads a token. As upstream, white space around it is removed.
+fn read_token(server: &Server, path: &str) -> Result<String, ClientConfigError> {
+    let token = String::from_utf8(read(server, Path::new(path))?)
+        .map_err(|_| ClientConfigError::broken(server, format_args!("token file {path:?} is not text")))?;
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(ClientConfigError::broken(server, format_args!("token file {path:?} is empty")));
+    }
+    if !is_header(token) {
+        return Err(ClientConfigError::broken(server, NO_HEADER));
+    }
+    Ok(token.to_owned())
+}
+
+/// Returns the hash of the files with the client certificate and its key.
+fn identity_print(server: &Server, auth: &AuthInfo) -> Result<u64, ClientConfigError> {
+    let paths = [&auth.client_certificate, &auth.client_key].into_iter().flatten();
+    let files = paths.map(|path| read(server, Path::new(path))).collect::<Result<Vec<_>, _>>()?;
+    let mut hasher = DefaultHasher::new();
+    files.hash(&mut hasher);
+    Ok(hasher.finish())
+}
+
+/// Returns the configuration of a pod with the service account in `directory`, and the path of its CA or the reason for which
+/// there is none. Without it, the CAs of the operating system are trusted, as upstream.
+///
+/// Upstream counterpart: `rest.InClusterConfig`.
+fn in_cluster(
+    directory: &Path,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<(Config, Result<PathBuf, String>), String> {
+    let [host, port] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"]
+        .map(|name| variable(name).filter(|value| !value.is_empty()));
+    let (Some(host), Some(port)) = (host, port) else {
+        return Err("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined".to_owned());
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let mut config = Config::new(server::parse(&format!("https://{host}:{port}"), true)?);
+    config.auth_info.token_file = Some(directory.join("token").to_string_lossy().into_owned());
+    let authority = directory.join("ca.crt");
+    let authority = match certificates(&authority) {
+        Ok(certificates) => {
+            config.root_cert = Some(certificates);
+            Ok(authority)
+        }
+        Err(cause) => Err(format!("{authority:?}: {cause}")),
+    };
+    Ok((config, authority))
+}
+
+/// Reads the certificates of a file.
+fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+    let certificates = CertificateDer::pem_slice_iter(&pem).map(|one| one.map(|one| one.to_vec()));
+    let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    if certificates.is_empty() { Err("no certificate in it".to_owned()) } else { Ok(certificates) }
+}
+
+/// Reads a kubeconfig. As upstream, an empty path of a file is no value.
+fn read_kubeconfig(server: &Server, path: &Path) -> Result<Kubeconfig, ClientConfigError> {
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
+    // kube-client has made it absolute: the directory of the kubeconfig.
+    let is_empty = |text: &String| text.is_empty() || path.parent() == Some(Path::new(text));
+    let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
+    let users = kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut());
+    let of_clusters = clusters
+        .flat_map(|cluster| [&mut cluster.certificate_authority, &mut cluster.certificate_authority_data]);
+    let of_users =
+        users.flat_map(|user| [&mut user.client_certificate, &mut user.client_key, &mut user.token_file]);
+    of_clusters.chain(of_users).for_each(|text| *text = text.take().filter(|text| !is_empty(text)));
+    Ok(kubeconfig)
 }
 
 fn read(server: &Server, path: &Path) -> Result<Vec<u8>, ClientConfigError> {
@@ -329,7 +461,7 @@ fn merged(server: &Server, paths: &[PathBuf]) -> Result<(Kubeconfig, Vec<u8>), C
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(ClientConfigError::broken(server, format_args!("{path:?}: {error}"))),
         }
-        let next = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
+        let next = read_kubeconfig(server, path)?;
         merged = merged.merge(next).map_err(|error| unreadable(server, &error))?;
     }
     Ok((merged, texts))
@@ -344,5 +476,38 @@ fn unreadable(server: &Server, error: &KubeconfigError) -> ClientConfigError {
             ClientConfigError::broken(server, format_args!("not valid YAML{}", place.unwrap_or_default()))
         }
         other => ClientConfigError::caused(server, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_testkit::CertificateAuthority;
+
+    use super::*;
+
+    fn variable(name: &str) -> Option<String> {
+        let value = match name {
+            "KUBERNETES_SERVICE_HOST" => "fd00::1",
+            "KUBERNETES_SERVICE_PORT" => "6443",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn pod_requires_only_variables_and_a_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let (config, authority) = in_cluster(directory.path(), variable).unwrap();
+        assert_eq!(server::show(&config.cluster_url), "https://[fd00::1]:6443");
+        assert_eq!(config.auth_info.token_file.as_deref(), directory.path().join("token").to_str());
+        assert!(config.root_cert.is_none() && authority.unwrap_err().contains("No such file"));
+
+        std::fs::write(directory.path().join("ca.crt"), CertificateAuthority::new("ca").pem()).unwrap();
+        let (config, authority) = in_cluster(directory.path(), variable).unwrap();
+        assert_eq!(config.root_cert.map(|certificates| certificates.len()), Some(1));
+        assert_eq!(authority, Ok(directory.path().join("ca.crt")));
+
+        let error = in_cluster(directory.path(), |name| variable(name).filter(|_| name.ends_with("PORT")));
+        assert!(error.unwrap_err().ends_with("must be defined"));
     }
 }

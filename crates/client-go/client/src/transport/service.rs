@@ -142,6 +142,9 @@ impl Transport {
             (server.clone(), environment.clone(), (pings.clone(), Arc::clone(&clock)));
         let (credentials, routes) = off_the_runtime(&server, move || {
             let credentials = load(&from, &variables, is_anonymous)?;
+            if let Some(cause) = &credentials.missing_authority {
+                tracing::error!(err = cause, "Expected to load root CA config");
+            }
             let routes = Routes::new(&from, &credentials, None, &by.0, &by.1)?;
             Ok((Arc::new(credentials), routes))
         })
@@ -321,18 +324,17 @@ impl Transport {
         let (server, is_anonymous, clock) = (self.server.clone(), self.is_anonymous, Arc::clone(&self.clock));
         let (environment, pings, old) = (self.environment.clone(), self.pings.clone(), routes.clone());
         let renewed = off_the_runtime(&self.server, move || {
-            let fresh = load(&server, &environment, is_anonymous)?;
-            let same_connection = fresh.connection_print == current.connection_print;
-            if same_connection && fresh.request_print == current.request_print {
-                return Ok(None);
+            let loaded = load(&server, &environment, is_anonymous)
+                .and_then(|fresh| fresh.check_successor_of(&current, &server).map(|()| fresh));
+            // A part of the files may be incomplete. The others are used, as upstream.
+            let (fresh, error) = match loaded {
+                Ok(fresh) => (fresh, None),
+                Err(error) => (current.with_present_files(&server), Some(error)),
+            };
+            if fresh.is_same(&current) {
+                return Ok((None, error));
             }
-            if fresh.config.cluster_url != current.config.cluster_url {
-                // The caches contain objects of the old server.
-                return Err(ClientConfigError::broken(
-                    &server,
-                    "it names another API server now; restart to go there",
-                ));
-            }
+            let same_connection = fresh.has_same_connections(&current);
             let same_plugin = fresh.plugin == current.plugin;
             let issued = issued.filter(|_| same_plugin);
             let issued = issued.as_ref().map(|issued| &issued.credential);
@@ -341,24 +343,24 @@ impl Transport {
             } else {
                 Routes::new(&server, &fresh, issued, &pings, &clock)?
             };
-            Ok(Some((Arc::new(fresh), routes, same_connection, same_plugin)))
+            Ok((Some((Arc::new(fresh), routes, same_connection, same_plugin)), error))
         });
-        match renewed.await {
-            Ok(None) => {}
-            Ok(Some((credentials, routes, same_connection, same_plugin))) => {
-                tracing::info!(server = %self.server, "Credentials have changed, using the new ones");
-                let mut state = self.state.lock();
-                (state.credentials, state.routes) = (credentials, routes);
-                if !same_plugin {
-                    state.issued = IssuedState::default();
-                }
-                drop(state);
-                if !same_connection {
-                    old.retire();
-                }
+        let (renewed, error) = renewed.await.unwrap_or_else(|error| (None, Some(error)));
+        if let Some((credentials, routes, same_connection, same_plugin)) = renewed {
+            tracing::info!(server = %self.server, "Credentials have changed, using the new ones");
+            let mut state = self.state.lock();
+            (state.credentials, state.routes) = (credentials, routes);
+            if !same_plugin {
+                state.issued = IssuedState::default();
             }
-            // The files may be incomplete. The present credentials are kept until the next check.
-            Err(error) => tracing::warn!(err = %error, "Cannot re-read credentials, keeping those in use"),
+            drop(state);
+            if !same_connection {
+                old.retire();
+            }
+        }
+        // The files may be incomplete. What cannot be read is kept until the next check.
+        if let Some(error) = error {
+            tracing::warn!(err = %error, "Cannot re-read credentials, keeping those in use");
         }
     }
 }

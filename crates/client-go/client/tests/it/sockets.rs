@@ -245,6 +245,54 @@ mod changed_files {
         }
     }
 
+    /// Tokens of two requests with `tokenFile`. Between them, the token changes, and `damage` is done to another file.
+    async fn tokens_with_damage(damage: impl FnOnce(&Files)) -> Vec<String> {
+        let authority = CertificateAuthority::new("ca");
+        let server = SocketServer::tls(&authority).await;
+        let files = Files::new(&server, &authority, "tokenFile: token");
+        files.write("token", "old");
+        let clock = fake();
+        let client = client(files.server(), Arc::new(clock.clone())).await;
+        ok(&client).await;
+        damage(&files);
+        files.write("token", "new");
+        clock.step(Duration::from_secs(30));
+        ok(&client).await;
+        server.requests().into_iter().map(|request| request.authorization.unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn token_changes_although_another_file_is_damaged() {
+        let damages: [fn(&Files); 4] = [
+            |files| std::fs::remove_file(files.path("kubeconfig")).unwrap(),
+            |files| files.write("kubeconfig", "users: {"),
+            |files| files.write_kubeconfig("https://127.0.0.1:1", "token: elsewhere"),
+            |files| files.write("ca.crt", ""),
+        ];
+        for damage in damages {
+            assert_eq!(tokens_with_damage(damage).await, ["Bearer old", "Bearer new"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn client_certificate_changes_although_the_ca_is_damaged() {
+        let authority = CertificateAuthority::new("ca");
+        let (first, second) = (authority.client("first", "dev"), authority.client("second", "dev"));
+        let server = SocketServer::tls(&authority).await;
+        let files = Files::new(&server, &authority, CERTIFICATE);
+        files.write_identity(&first);
+        let clock = fake();
+        let client = client(files.server(), Arc::new(clock.clone())).await;
+        ok(&client).await;
+        files.write_identity(&second);
+        files.write("ca.crt", "damaged");
+        clock.step(Duration::from_secs(30));
+        ok(&client).await;
+        let certificates: Vec<_> =
+            server.requests().into_iter().map(|request| request.certificate.unwrap()).collect();
+        assert_eq!(certificates, [first.der, second.der]);
+    }
+
     #[tokio::test]
     async fn kubeconfig_may_change_token_but_not_server() {
         let authority = CertificateAuthority::new("ca");
@@ -295,6 +343,35 @@ mod configuration {
     }
 
     #[tokio::test]
+    async fn each_connection_verifies_the_certificate() {
+        let authority = CertificateAuthority::until("ca", 2000);
+        let server = SocketServer::tls(&authority).await;
+        let files = Files::new(&server, &authority, "token: t");
+        let clock = fake();
+        let client = client(files.server(), Arc::new(clock.clone())).await;
+        ok(&client).await;
+        client.send(&Request::json(Method::POST, "/break", "{}")).await.unwrap_err();
+        // A session that is resumed has no certificate.
+        clock.step(Duration::from_hours(31 * 366 * 24));
+        let error = client.send(&Request::json(Method::POST, "/ok", "{}")).await.unwrap_err().to_string();
+        assert!(error.contains("Expired"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn ca_with_insecure_flag_is_refused() {
+        let authority = CertificateAuthority::new("ca");
+        let server = SocketServer::tls(&authority).await;
+        let files = Files::new(&server, &authority, "token: t");
+        let address = format!("https://{}", server.address);
+        files.write_kubeconfig_with(&address, ", insecure-skip-tls-verify: true", "token: t");
+        let error = refusal(files.server()).await;
+        assert!(
+            error.ends_with("specifying a root certificates file with the insecure flag is not allowed"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
     async fn missing_kubeconfig() {
         let error = refusal(kubeconfig(Path::new("/nowhere/config"))).await;
         assert_eq!(error, "kubeconfig \"/nowhere/config\": No such file or directory (os error 2)");
@@ -335,7 +412,13 @@ mod configuration {
     async fn empty_texts_are_no_values() {
         let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
-        let files = Files::new(&server, &authority, "token: t, username: '', password: '', as: ''");
+        let user = "token: t, tokenFile: '', username: '', password: '', as: '', client-certificate: '', client-key: ''";
+        let files = Files::new(&server, &authority, "");
+        files.write_kubeconfig_with(
+            &format!("https://{}", server.address),
+            ", certificate-authority-data: ''",
+            user,
+        );
         let client = client(files.server(), Arc::new(fake())).await;
         ok(&client).await;
         assert_eq!(server.requests()[0].authorization.as_deref(), Some("Bearer t"));
