@@ -20,6 +20,9 @@ use super::{
 pub(super) const CONFIG_MAP: &str = "configmap/extension-apiserver-authentication in kube-system";
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
+const CLIENT_CA: &str = "client-ca-file";
+const PROXY_CA: &str = "requestheader-client-ca-file";
+
 /// Time between reads of the ConfigMap.
 ///
 /// DEVIATION: upstream watches the ConfigMap. CAs change rarely, and a rotation trusts the old and the new CA for some time.
@@ -57,11 +60,12 @@ impl Cluster {
         Arc::clone(&self.current.read())
     }
 
-    /// Reads the ConfigMap. If it does not exist, there are no CA bundles.
+    /// Reads the ConfigMap. If it does not exist, there are no CA bundles yet.
     ///
     /// # Errors
     ///
-    /// If the ConfigMap cannot be read or parsed. The previous CA bundles stay in use.
+    /// If the ConfigMap cannot be read or parsed, or does not contain a CA bundle any more. The previous CA bundle stays in use, as
+    /// upstream.
     pub(super) async fn read(&self) -> Result<(), String> {
         let data = match self.client.send(&Request::get(PATH)).await {
             Ok(body) => {
@@ -71,12 +75,15 @@ impl Cluster {
             Err(error) if error.is_not_found() => BTreeMap::new(),
             Err(error) => return Err(explain(&error)),
         };
-        if self.current().data != data {
-            let authorities = Authorities::parse(data).map_err(|error| format!("{CONFIG_MAP}: {error}"))?;
-            *self.current.write() = Arc::new(authorities);
-            tracing::info!("Loaded client CA bundles from {CONFIG_MAP}");
+        let current = self.current();
+        if current.data == data {
+            return Ok(());
         }
-        Ok(())
+        let mut authorities = Authorities::parse(data).map_err(|error| format!("{CONFIG_MAP}: {error}"))?;
+        let missing = authorities.keep_missing(&current);
+        *self.current.write() = Arc::new(authorities);
+        tracing::info!("Loaded client CA bundles from {CONFIG_MAP}");
+        missing.map_or(Ok(()), |key| Err(format!("{CONFIG_MAP}: missing content for CA bundle {key:?}")))
     }
 
     /// Reads the ConfigMap periodically until `shutdown`. Each distinct error is logged once.
@@ -120,8 +127,8 @@ impl Authorities {
             let names = list(key)?;
             Ok::<Vec<String>, String>(names.iter().map(|name| name.trim().to_ascii_lowercase()).collect())
         };
-        let clients = trust("client-ca-file")?;
-        let proxy = match trust("requestheader-client-ca-file")? {
+        let clients = trust(CLIENT_CA)?;
+        let proxy = match trust(PROXY_CA)? {
             None => None,
             Some(trust) => {
                 let headers = ProxyHeaders {
@@ -135,6 +142,20 @@ impl Authorities {
             }
         };
         Ok(Self { clients, proxy, data })
+    }
+
+    /// Takes CA bundles that are missing from `previous`. Returns the key of one of them.
+    fn keep_missing(&mut self, previous: &Self) -> Option<&'static str> {
+        let mut missing = None;
+        if self.clients.is_none() && previous.clients.is_some() {
+            self.clients.clone_from(&previous.clients);
+            missing = Some(CLIENT_CA);
+        }
+        if self.proxy.is_none() && previous.proxy.is_some() {
+            self.proxy.clone_from(&previous.proxy);
+            missing = Some(PROXY_CA);
+        }
+        missing
     }
 }
 

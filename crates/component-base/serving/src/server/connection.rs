@@ -32,9 +32,9 @@ use crate::{ServingOptions, access::ClientChain};
 
 /// Time limit of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit of a request's headers, as upstream.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// Time after which an idle connection is closed, as upstream.
+///
+/// DEVIATION: over HTTP/1.1, also the time limit of a request's headers, because hyper counts the time before their first byte.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time for the client to read the last response after a graceful shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -101,7 +101,7 @@ impl Protocol {
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
+            .header_read_timeout(IDLE_TIMEOUT)
             .max_buf_size(max_buffer)
             .title_case_headers(true);
         builder

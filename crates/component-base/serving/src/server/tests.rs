@@ -361,6 +361,11 @@ async fn failed_lookup_is_fatal_or_retried() {
     world.api.set_handler(move |_| FakeResponse::new(200, &answer));
     until_looked_up(&world).await;
     assert_eq!(boss.get(&world, "/nowhere").await.status, 404);
+    for gone in [FakeResponse::new(404, ""), FakeResponse::new(200, json!({"data": {}}))] {
+        world.api.set_handler(move |_| gone.clone());
+        until_looked_up(&world).await;
+        assert_eq!(boss.get(&world, "/nowhere").await.status, 404, "the CA bundle stays in use");
+    }
 }
 
 // Misbehaving clients.
@@ -405,6 +410,23 @@ async fn slow_handshake_times_out() {
         assert_eq!(halfway.read(&mut [0]).await.unwrap(), 0);
     })
     .await;
+}
+
+#[tokio::test]
+async fn http1_connection_may_be_idle_for_a_minute() {
+    let world = world().await;
+    let mut stream =
+        Client { is_http1: true, ..Client::default() }.connect(world.address, "localhost").await.unwrap();
+    for _ in 0..2 {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\nok") {
+            assert_ne!(stream.read_buf(&mut response).await.unwrap(), 0, "the connection is closed");
+        }
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::resume();
+    }
 }
 
 #[tokio::test]
