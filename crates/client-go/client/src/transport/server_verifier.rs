@@ -20,8 +20,8 @@ use crate::CaBundle;
 /// Verifies a server's certificate against the CAs of a bundle that are valid at the time of the handshake.
 ///
 /// The time is that of the clock. A CA that has expired is no trust anchor, which is Go's rule; webpki alone does not check
-/// the validity of a trust anchor. As in Go, a certificate of the bundle is a chain of its own, so the bundle may contain the
-/// server's certificate, which may be that of a CA. Its extended key usage is not checked then.
+/// the validity of a trust anchor. As in Go, the bundle may contain the server's certificate, also that of a server that is its own
+/// CA. The extended key usage is not checked then.
 pub(super) struct ServerVerifier {
     /// `None` accepts every certificate, and every signature.
     cas: Option<CaBundle>,
