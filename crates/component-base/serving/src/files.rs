@@ -5,7 +5,8 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::Duration,
 };
 
@@ -16,6 +17,9 @@ use crate::ServingError;
 
 /// Minimum time between checks for changes. Files are checked only when their value is used.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time for which the caller waits for a check, by the clock of the operating system. Only a file system that does not answer takes
+/// longer.
+const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// Contents of a file.
 pub(crate) struct File {
@@ -29,10 +33,13 @@ type Parse<T> = Box<dyn Fn(&[File]) -> Result<T, ServingError> + Send + Sync>;
 
 /// Value that is parsed from files and reloaded when they change.
 ///
-/// While the files are invalid, the previous value stays in use. Each distinct error is logged once.
+/// While the files are invalid, or their file system does not answer, the previous value stays in use. Each distinct error is logged
+/// once.
 ///
 /// Upstream counterpart: `dynamiccertificates.DynamicFileCAContent`, which watches the files.
-pub(crate) struct Watched<T> {
+pub(crate) struct Watched<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
     files: Vec<(&'static str, PathBuf)>,
     parse: Parse<T>,
     clock: Arc<dyn Clock>,
@@ -44,10 +51,12 @@ struct State<T> {
     /// Hash of the contents that were parsed last, with or without success.
     hash: u64,
     checked: Duration,
+    /// `true` while the files are read.
+    is_loading: bool,
     logged_error: Option<String>,
 }
 
-impl<T> Watched<T> {
+impl<T: Send + Sync + 'static> Watched<T> {
     /// Reads and parses `files`.
     ///
     /// # Errors
@@ -60,31 +69,61 @@ impl<T> Watched<T> {
     ) -> Result<Self, ServingError> {
         let checked = clock.monotonic();
         let read = read(&files)?;
-        let state = State { value: Arc::new(parse(&read)?), hash: hash(&read), checked, logged_error: None };
-        Ok(Self { files, parse: Box::new(parse), clock, state: Mutex::new(state) })
+        let (value, hash) = (Arc::new(parse(&read)?), hash(&read));
+        let state = State { value, hash, checked, is_loading: false, logged_error: None };
+        Ok(Self(Arc::new(Inner { files, parse: Box::new(parse), clock, state: Mutex::new(state) })))
     }
 
-    /// Current value. Reads the files, which blocks, at most once a second.
+    /// Current value. Reads the files in a thread, at most once a second, and waits for that, for a short time only.
     pub(crate) fn current(&self) -> Arc<T> {
-        let now = self.clock.monotonic();
-        let mut state = self.state.lock();
-        if now.saturating_sub(state.checked) >= CHECK_INTERVAL {
-            state.checked = now;
-            if let Err(error) = self.reload(&mut state) {
-                state.log_error(&error);
+        if self.0.begin_check() {
+            let (inner, (sender, receiver)) = (Arc::clone(&self.0), mpsc::channel());
+            let check = move || {
+                inner.check();
+                // The caller may have stopped waiting.
+                let _ = sender.send(());
+            };
+            match thread::Builder::new().name("reload files".to_owned()).spawn(check) {
+                // A disconnected channel means that the check is over.
+                Ok(_) => drop(receiver.recv_timeout(MAX_WAIT)),
+                Err(_) => self.0.state.lock().is_loading = false,
             }
         }
-        Arc::clone(&state.value)
+        Arc::clone(&self.0.state.lock().value)
+    }
+}
+
+impl<T> Inner<T> {
+    /// `true` if a check is due, which is counted as begun.
+    fn begin_check(&self) -> bool {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        let is_due = !state.is_loading && now.saturating_sub(state.checked) >= CHECK_INTERVAL;
+        if is_due {
+            (state.checked, state.is_loading) = (now, true);
+        }
+        is_due
     }
 
-    fn reload(&self, state: &mut State<T>) -> Result<(), ServingError> {
+    fn check(&self) {
+        let outcome = self.reload();
+        let mut state = self.state.lock();
+        state.is_loading = false;
+        if let Err(error) = outcome {
+            state.log_error(&error);
+        }
+    }
+
+    fn reload(&self) -> Result<(), ServingError> {
         let read = read(&self.files)?;
         let hash = hash(&read);
-        if state.hash == hash {
+        if self.state.lock().hash == hash {
             return Ok(());
         }
+        let value = (self.parse)(&read);
+        let mut state = self.state.lock();
         state.hash = hash;
-        state.value = Arc::new((self.parse)(&read)?);
+        state.value = Arc::new(value?);
         state.logged_error = None;
         tracing::info!(files = %self, "Reloaded files");
         Ok(())
@@ -101,7 +140,7 @@ impl<T> State<T> {
     }
 }
 
-impl<T> fmt::Display for Watched<T> {
+impl<T> fmt::Display for Inner<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (_, path)) in self.files.iter().enumerate() {
             let separator = if n == 0 { "" } else { "," };
@@ -113,7 +152,7 @@ impl<T> fmt::Display for Watched<T> {
 
 impl<T> fmt::Debug for Watched<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("Watched").field("files", &self.0.files).finish_non_exhaustive()
     }
 }
 
@@ -183,11 +222,31 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         clock.step(CHECK_INTERVAL);
         assert_eq!(*watched.current(), 1);
-        assert!(watched.state.lock().logged_error.as_ref().unwrap().starts_with("number file \""));
+        assert!(watched.0.state.lock().logged_error.as_ref().unwrap().starts_with("number file \""));
         std::fs::write(&path, "3").unwrap();
         clock.step(CHECK_INTERVAL);
         assert_eq!(*watched.current(), 3);
-        assert_eq!(watched.state.lock().logged_error, None);
+        assert_eq!(watched.0.state.lock().logged_error, None);
+    }
+
+    #[test]
+    fn file_system_that_does_not_answer_keeps_the_previous_value() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("n");
+        std::fs::write(&path, "1").unwrap();
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let watched = open(&path, &clock).unwrap();
+        // Nothing can be read from a pipe that has no writer.
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for _ in 0..3 {
+            clock.step(CHECK_INTERVAL);
+            assert_eq!(*watched.current(), 1);
+        }
+        std::fs::write(&path, "2").unwrap();
+        while *watched.current() != 2 {
+            thread::yield_now();
+        }
     }
 
     #[test]
