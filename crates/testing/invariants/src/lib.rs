@@ -39,9 +39,10 @@ pub enum Invariant {
     SurplusReplicas,
     /// No required pod is deleted: neither below the number of replicas, nor a ready pod instead of an unready one.
     NeededPods,
-    /// A rolling update keeps `replicas - maxUnavailable` pods available. Scaling during a rollout is proportional and has
-    /// no lower bound (US-4.8b). As in upstream (US-4.9), a ReplicaSet that was scaled down counts with the available pods
-    /// in its status, until the ReplicaSet controller has deleted the surplus pods and updated the status.
+    /// A rolling update keeps `replicas - maxUnavailable` pods available. Scaling during a rollout is proportional (US-4.8b): it
+    /// removes surplus replicas whether their pods are available or not. As in upstream (US-4.9), a ReplicaSet that was scaled
+    /// down counts with the available pods in its status, until the ReplicaSet controller has deleted the surplus pods and updated
+    /// the status.
     Availability,
     /// With the strategy Recreate, no new pods are requested while old pods exist.
     RecreateOverlap,
@@ -60,7 +61,7 @@ pub enum Invariant {
     IdleWrite,
     /// No existing object is created again.
     CreatedTwice,
-    /// No object is deleted that is in use or has another owner.
+    /// No object is deleted that is in use, belongs to the history of a Deployment, or has another owner.
     DeletedInUse,
     /// The number of consecutive writes of the manager without changes by other clients is bounded, and so is the number of
     /// syncs per step.

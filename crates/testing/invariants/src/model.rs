@@ -17,10 +17,10 @@ pub(crate) const OBSERVATION_DELAY: SignedDuration = SignedDuration::from_millis
 const RETENTION: SignedDuration = SignedDuration::from_mins(10);
 
 /// Values of an object by generation, from the observed generation on, and superseded ones for a limited time.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Generations<T>(Vec<Generation<T>>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Generation<T> {
     generation: i64,
     value: T,
@@ -93,11 +93,13 @@ pub(crate) struct TrackedDeployment {
 pub(crate) struct ReleasedReplicaSet {
     uid: String,
     at: Timestamp,
-    /// Number of available pods that it reported last.
-    pub(crate) available: i32,
+    /// `true` if the manager has deleted or released it.
+    pub(crate) by_manager: bool,
+    /// State when it was released.
+    pub(crate) last: TrackedReplicaSet,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct TrackedReplicaSet {
     pub(crate) current: ReplicaSetState,
     replicas: Generations<i32>,
@@ -202,16 +204,17 @@ impl Model {
         now: Timestamp,
         by_manager: Option<Basis>,
     ) -> Option<ReplicaSetState> {
-        let old = self.sets.get(uid).map(|tracked| &tracked.current);
-        let available = old.map_or(0, |old| old.available);
-        let old_owner = old.and_then(|old| old.identity.controller().map(str::to_owned));
+        let tracked = self.sets.get(uid);
+        let old_owner = tracked.and_then(|old| old.current.identity.controller().map(str::to_owned));
         let owner = new.identity.controller().filter(|_| !deleted);
         if old_owner.as_deref() != owner
             && let Some(deployment) = old_owner.and_then(|owner| self.deployments.get_mut(&owner))
         {
             deployment.sets.remove(uid);
             deployment.released.retain(|released| is_retained(released.at, now));
-            deployment.released.push(ReleasedReplicaSet { uid: uid.to_owned(), at: now, available });
+            let last = tracked.cloned().unwrap_or_default();
+            let by_manager = by_manager.is_some();
+            deployment.released.push(ReleasedReplicaSet { uid: uid.to_owned(), at: now, by_manager, last });
         }
         if let Some(deployment) = owner.and_then(|owner| self.deployments.get_mut(owner)) {
             deployment.sets.insert(uid.to_owned());
@@ -407,12 +410,23 @@ impl TrackedReplicaSet {
         self.replicas.possible(i64::MAX, basis).fold(self.current.replicas, i32::max)
     }
 
+    /// `true` if this ReplicaSet was scaled down since the state that a writer has observed.
+    pub(crate) fn has_shrunk(&self, basis: Basis) -> bool {
+        self.replicas.0.iter().any(|one| {
+            one.value > self.current.replicas && one.superseded.is_some_and(|at| at >= basis.since)
+        })
+    }
+
     /// `true` if a writer may have observed that this ReplicaSet has replicas, and was last scaled for another size of its
     /// Deployment than `desired`.
     pub(crate) fn was_scaled_for_another(&self, desired: Option<i64>, basis: Basis) -> bool {
         let is_another = self.current.desired.is_some() && self.current.desired != desired;
-        self.max_replicas_of_others(basis) > 0
-            && (is_another || self.desired_changed.is_some_and(|at| at > basis.since))
+        self.max_replicas_of_others(basis) > 0 && (is_another || self.has_new_size(basis))
+    }
+
+    /// `true` if a writer may have observed another size of the Deployment in the annotation of this ReplicaSet.
+    pub(crate) fn has_new_size(&self, basis: Basis) -> bool {
+        self.desired_changed.is_some_and(|at| at > basis.since)
     }
 
     /// `true` if the manager has scaled this ReplicaSet up for a Recreate since it scaled `other` to 0.

@@ -43,6 +43,8 @@ pub(crate) struct Bounds {
     pub(crate) min_available: i32,
     /// `true` if new pods may be created only after all old pods are deleted.
     pub(crate) recreate: bool,
+    /// Number of old ReplicaSets to keep.
+    pub(crate) history: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -117,6 +119,9 @@ impl Identity {
     }
 }
 
+/// Default of `revisionHistoryLimit`.
+const DEFAULT_HISTORY_LIMIT: u64 = 10;
+
 fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
@@ -149,9 +154,12 @@ impl Bounds {
     fn of(spec: &Value) -> Self {
         let replicas = small(spec, "/replicas");
         let recreate = spec["strategy"]["type"] == "Recreate";
+        let limit = spec["revisionHistoryLimit"].as_u64().unwrap_or(DEFAULT_HISTORY_LIMIT);
+        let history = usize::try_from(limit).unwrap_or(usize::MAX);
         if recreate {
             // A paused Deployment is scaled independently of its strategy.
-            return Self { max_replicas: replicas, min_available: 0, recreate: spec["paused"] != true };
+            let recreate = spec["paused"] != true;
+            return Self { max_replicas: replicas, min_available: 0, recreate, history };
         }
         let share = |name: &str, round| {
             let value = &spec["strategy"]["rollingUpdate"][name];
@@ -163,7 +171,7 @@ impl Bounds {
             unavailable = 1;
         }
         let max_replicas = if replicas == 0 { 0 } else { replicas.saturating_add(surge) };
-        Self { max_replicas, min_available: replicas - unavailable.min(replicas), recreate }
+        Self { max_replicas, min_available: replicas - unavailable.min(replicas), recreate, history }
     }
 }
 

@@ -216,15 +216,13 @@ fn availability(
     if new.replicas >= old.replicas || is_scaled_in_proportion(model, deployment, old, new, basis) {
         return None;
     }
-    // A ReplicaSet that was scaled down reports its former available pods until its next status (US-4.9).
-    if old.available > old.replicas && old.observed < old.generation {
-        return None;
-    }
-    // Surplus pods of a ReplicaSet still count as available (US-4.9).
-    let has_surplus_pods = |set: &TrackedReplicaSet| {
-        set.current.pods > set.current.replicas && set.current.identity.uid != new.identity.uid
-    };
-    if basis.is_old() && model.sets_of(deployment).any(has_surplus_pods) {
+    // A ReplicaSet that was scaled down reports its former available pods until its next status (US-4.9). It is scaled down further
+    // only if the cleanup of unhealthy replicas has ended before, at another ReplicaSet.
+    let mut others = other_sets(model, deployment, new, basis);
+    if old.available > old.replicas
+        && old.observed < old.generation
+        && others.any(|set| set.has_shrunk(basis))
+    {
         return None;
     }
     let min_available = deployment.bounds(basis).map(|bounds| bounds.min_available).min()?;
@@ -235,7 +233,8 @@ fn availability(
         let reduces = counted(new.replicas, available_of_set) < counted(old.replicas, available_of_set);
         // The other ReplicaSets count with the available pods in their status, as upstream (US-4.9): one that was scaled down
         // still reports its surplus pods.
-        let released: i32 = Model::released_sets_of(deployment, basis).map(|set| set.available).sum();
+        let released: i32 =
+            Model::released_sets_of(deployment, basis).map(|set| set.last.current.available).sum();
         let left = model.sets_of(deployment).map(|set| match set.current.identity.uid == new.identity.uid {
             true => counted(new.replicas, available_of_set),
             false => available(set),
@@ -252,10 +251,33 @@ fn availability(
     })
 }
 
-/// `true` if the ReplicaSets of `deployment` may be scaled in proportion, and `old` is scaled down by that.
+/// ReplicaSets of `deployment` other than `new` that a writer may consider, also those that were released.
+fn other_sets<'a>(
+    model: &'a Model,
+    deployment: &'a TrackedDeployment,
+    new: &'a ReplicaSetState,
+    basis: Basis,
+) -> impl Iterator<Item = &'a TrackedReplicaSet> {
+    let released = Model::released_sets_of(deployment, basis).map(|released| &released.last);
+    model.sets_of(deployment).chain(released).filter(|set| set.current.identity.uid != new.identity.uid)
+}
+
+/// `true` if the ReplicaSets of `deployment` may be scaled, because the Deployment was scaled since one of them was.
+fn may_be_scaling(
+    model: &Model,
+    deployment: &TrackedDeployment,
+    old: &ReplicaSetState,
+    new: &ReplicaSetState,
+    basis: Basis,
+) -> bool {
+    (old.desired.is_some() && old.desired != new.desired)
+        || other_sets(model, deployment, new, basis).any(|set| set.was_scaled_for_another(new.desired, basis))
+}
+
+/// `true` if the ReplicaSets of `deployment` may be scaled in proportion, and `old` is scaled down to `new` by that.
 ///
-/// If the Deployment was scaled since one of its ReplicaSets was, all are scaled. That makes one of them smaller if they have more
-/// replicas than are allowed, or if one was scaled when more were allowed.
+/// That makes a ReplicaSet smaller if all have more replicas than are allowed, by at most their number. It also does, by any number,
+/// if a ReplicaSet was scaled when more replicas were allowed, unless all become smaller.
 fn is_scaled_in_proportion(
     model: &Model,
     deployment: &TrackedDeployment,
@@ -263,16 +285,29 @@ fn is_scaled_in_proportion(
     new: &ReplicaSetState,
     basis: Basis,
 ) -> bool {
-    let others = || model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
-    let is_scaling = (old.desired.is_some() && old.desired != new.desired)
-        || others().any(|set| set.was_scaled_for_another(new.desired, basis));
-    let max_replicas = deployment.bounds(basis).map(|bounds| bounds.max_replicas).min().unwrap_or(i32::MAX);
-    let sum = old.replicas + others().map(|set| set.max_replicas_of_others(basis)).sum::<i32>();
-    let allowed_more = |noted: Option<i64>| noted.is_some_and(|noted| noted > max_replicas.into());
-    is_scaling
-        && (sum > max_replicas
-            || allowed_more(old.desired_max)
-            || others().any(|set| allowed_more(set.current.desired_max)))
+    if !may_be_scaling(model, deployment, old, new, basis) {
+        return false;
+    }
+    let others = || {
+        let others = other_sets(model, deployment, new, basis);
+        others.filter(|set| set.max_replicas_of_others(basis) > 0)
+    };
+    let bounds = || deployment.bounds(basis).map(|bounds| bounds.max_replicas);
+    let (least, most) = (bounds().min().unwrap_or(i32::MAX), bounds().max().unwrap_or(i32::MAX));
+    let sum_of = |size: fn(&TrackedReplicaSet, Basis) -> i32| {
+        old.replicas + others().map(|set| size(set, basis)).sum::<i32>()
+    };
+    let most_replicas = sum_of(TrackedReplicaSet::max_replicas_of_others);
+    let notes_less = |noted: Option<i64>| noted.is_none_or(|noted| noted < most.into());
+    let may_grow = notes_less(old.desired_max)
+        || others().any(|set| set.has_new_size(basis) || notes_less(set.current.desired_max));
+    if !may_grow && sum_of(TrackedReplicaSet::min_replicas_of_others) > most {
+        return old.replicas - new.replicas <= most_replicas - least;
+    }
+    let notes_more = |noted: Option<i64>| noted.is_some_and(|noted| noted > least.into());
+    most_replicas > least
+        || notes_more(old.desired_max)
+        || others().any(|set| notes_more(set.current.desired_max))
 }
 
 fn recreate_overlap(
@@ -283,6 +318,10 @@ fn recreate_overlap(
 ) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
     if new.replicas <= old.map_or(0, |old| old.replicas) || !deployment.is_recreate(basis) {
+        return None;
+    }
+    // The strategy Recreate does not apply to a sync that scales (US-4.7). That creates no ReplicaSet.
+    if old.is_some_and(|old| may_be_scaling(model, deployment, old, new, basis)) {
         return None;
     }
     let others = model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
@@ -321,6 +360,10 @@ fn replica_set_in_use(model: &Model, set: &ReplicaSetState, basis: Basis) -> Opt
         Some(deployment) if same_template(&set.template, &deployment.current.template) => {
             "it is the new ReplicaSet"
         }
+        Some(_) if set.observed < set.generation => "its last change was not observed",
+        Some(deployment) if history_is_within_limit(model, deployment, set, basis) => {
+            "the Deployment does not have more old ReplicaSets than its history limit"
+        }
         Some(_) => return None,
     };
     Some(Finding {
@@ -328,6 +371,22 @@ fn replica_set_in_use(model: &Model, set: &ReplicaSetState, basis: Basis) -> Opt
         object: set.identity.describe(),
         description: description.to_owned(),
     })
+}
+
+/// `true` if a Deployment had at most as many old ReplicaSets as it keeps, before the deletion of `deleted`.
+fn history_is_within_limit(
+    model: &Model,
+    deployment: &TrackedDeployment,
+    deleted: &ReplicaSetState,
+    basis: Basis,
+) -> bool {
+    let others = || model.sets_of(deployment).filter(|set| set.current.identity.uid != deleted.identity.uid);
+    let is_new = |set: &TrackedReplicaSet| same_template(&set.current.template, &deployment.current.template);
+    let released = Model::released_sets_of(deployment, basis)
+        .filter(|set| !set.by_manager && set.last.current.identity.uid != deleted.identity.uid);
+    // Of several ReplicaSets with the template, one is the new one.
+    let old = 1 + others().count() + released.count() - usize::from(others().any(is_new));
+    deployment.bounds(basis).map(|bounds| bounds.history).min().is_some_and(|limit| old <= limit)
 }
 
 fn created_twice(model: &Model, new: &ReplicaSetState) -> Option<Finding> {

@@ -262,8 +262,15 @@ fn replica_set_counts_with_its_former_pods_until_its_next_status() {
     let not_observed =
         |replicas, generation| with(set("old", replicas, 10), &[("/metadata/generation", json!(generation))]);
     test.check_write("update", &not_observed(8, 2));
+    // The cleanup has ended at another ReplicaSet.
+    test.observe(&set("older", 2, 0));
+    test.check_write("update", &unobserved("older", 1, 2));
     test.check_write("update", &not_observed(7, 3));
     assert_eq!(test.violated(), []);
+    test.observe(&set("older", 1, 0));
+    test.advance(1);
+    test.check_write("update", &not_observed(6, 4));
+    assert_eq!(test.violated(), [Invariant::Availability], "nothing else was cleaned up");
 }
 
 #[test]
@@ -313,6 +320,43 @@ fn proportional_scaling_has_no_minimum_if_more_replicas_were_allowed() {
         test.observe(&other);
         test.check_write("update", &noted(sized("old", 7, 8, 2), "10"));
         assert_eq!(test.violated(), expected, "at most {max} replicas");
+    }
+}
+
+/// The Deployment was scaled from 20 to 10, so 12 of 25 replicas are removed.
+#[test]
+fn proportional_scaling_removes_at_most_the_surplus_if_no_replica_set_grows() {
+    let noted = |set: Value, desired: &str, max: &str| {
+        let annotations = json!({
+            "deployment.kubernetes.io/desired-replicas": desired, "deployment.kubernetes.io/max-replicas": max,
+        });
+        with(set, &[("/metadata/annotations", annotations)])
+    };
+    for (to, max, expected) in
+        [(5, "25", vec![]), (4, "25", vec![Invariant::Availability]), (4, "12", vec![])]
+    {
+        let mut test = InvariantTest::new();
+        test.observe(&deployment());
+        test.observe(&noted(set("old", 17, 17), "20", "25"));
+        test.observe(&noted(set("new", 8, 0), "20", max));
+        test.check_write("update", &noted(sized("old", to, 17, 2), "10", "13"));
+        assert_eq!(test.violated(), expected, "to {to}, at most {max} replicas");
+    }
+}
+
+/// The controller may not have observed that another ReplicaSet is gone.
+#[test]
+fn proportional_scaling_follows_from_a_replica_set_that_was_just_deleted() {
+    for (seconds, expected) in [(0, vec![]), (1, vec![Invariant::Availability])] {
+        let mut test = InvariantTest::new();
+        test.observe(&deployment());
+        test.observe(&set("old", 8, 8));
+        let other = noted(set("other", 6, 0), "12");
+        test.observe(&other);
+        test.invariants.observe_change(Change::Deleted(&other), test.now);
+        test.advance(seconds);
+        test.check_write("update", &sized("old", 7, 8, 2));
+        assert_eq!(test.violated(), expected, "{seconds} s later");
     }
 }
 
@@ -380,6 +424,20 @@ fn new_pods_beside_old_ones_violate_recreate_overlap() {
     test.invariants.observe_change(Change::Deleted(&terminating(pod("p", "old", true))), test.now);
     test.check_write("create", &set("newer", 0, 0));
     assert_eq!(test.violated(), [Invariant::RecreateOverlap], "no pods are requested");
+}
+
+#[test]
+fn recreate_overlap_does_not_apply_to_a_sync_that_scales() {
+    let recreate = with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]);
+    for (desired, expected) in [("5", vec![]), ("10", vec![Invariant::RecreateOverlap])] {
+        let mut test = InvariantTest::new();
+        test.observe(&recreate);
+        test.observe(&set("old", 0, 0));
+        test.observe(&terminating(pod("p", "old", true)));
+        test.observe(&noted(set("new", 5, 0), desired));
+        test.check_write("update", &sized("new", 10, 0, 2));
+        assert_eq!(test.violated(), expected, "scaled for {desired}");
+    }
 }
 
 /// The old ReplicaSet is scaled to 0, the new one is created, and a pod of the old one follows.
@@ -569,9 +627,10 @@ fn deletion_of_a_used_or_foreign_replica_set_violates_deleted_in_use() {
     let newest =
         |object: Value| with(object, &[("/spec/template", deployment()["spec"]["template"].clone())]);
     let foreign = with(set("rs", 0, 0), &[("/metadata/ownerReferences", json!([]))]);
-    for wrong in [set("rs", 1, 0), set("rs", 0, 1), newest(set("rs", 0, 0)), foreign] {
+    for wrong in [set("rs", 1, 0), set("rs", 0, 1), newest(set("rs", 0, 0)), unobserved("rs", 0, 2), foreign]
+    {
         let mut test = InvariantTest::new();
-        test.observe(&deployment());
+        test.observe(&with(deployment(), &[("/spec/revisionHistoryLimit", json!(0))]));
         test.observe(&wrong);
         test.invariants.check_write(
             &write("delete", "replicasets", "rs"),
@@ -580,16 +639,29 @@ fn deletion_of_a_used_or_foreign_replica_set_violates_deleted_in_use() {
         );
         assert_eq!(test.violated(), [Invariant::DeletedInUse], "{wrong}");
     }
-    let mut test = InvariantTest::new();
-    test.observe(&deployment());
-    let idle = set("rs", 0, 0);
-    test.observe(&idle);
-    test.invariants.check_write(
-        &write("delete", "replicasets", "rs"),
-        &[Change::Deleted(&idle)],
-        Basis::current(test.now),
-    );
-    assert_eq!(test.violated(), []);
+}
+
+/// A Deployment with a new ReplicaSet and three old ones, of which the manager deletes some.
+#[test]
+fn deletion_of_history_within_its_limit_violates_deleted_in_use() {
+    for (limit, deletions, expected) in [
+        (0, 3, vec![]),
+        (1, 2, vec![]),
+        (1, 3, vec![Invariant::DeletedInUse]),
+        (3, 1, vec![Invariant::DeletedInUse]),
+    ] {
+        let mut test = InvariantTest::new();
+        test.observe(&with(deployment(), &[("/spec/revisionHistoryLimit", json!(limit))]));
+        test.observe(&set("new", 10, 10));
+        let old = ["a", "b", "c"].map(|name| set(name, 0, 0));
+        old.iter().for_each(|set| test.observe(set));
+        for deleted in old.iter().take(deletions) {
+            let name = deleted["metadata"]["name"].as_str().unwrap();
+            let write = write("delete", "replicasets", name);
+            test.invariants.check_write(&write, &[Change::Deleted(deleted)], Basis::current(test.now));
+        }
+        assert_eq!(test.violated(), expected, "{deletions} deletions, limit {limit}");
+    }
 }
 
 #[test]
