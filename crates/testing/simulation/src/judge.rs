@@ -26,7 +26,7 @@ use crate::{
     choices::Choices,
     host::Process,
     ledger::{Cause, Ledger, Rule, full_name},
-    scenario::{Incident, Scenario},
+    scenario::{Incident, Scenario, UserAction},
     webhooks::RemovedOwners,
 };
 
@@ -62,11 +62,13 @@ struct State {
     touched: BTreeMap<String, Timestamp>,
     /// Time of the last change of each Deployment by a manager.
     changed: BTreeMap<String, Timestamp>,
-    /// `true` if a write of a ReplicaSet was executed after its sender had given it up.
+    /// `true` if a ReplicaSet was created or updated after the sender had given the request up, had exited or had lost the Lease.
     has_late_set: bool,
     /// `true` if the store was restored from a backup. From then on, only the end is judged: the caches of managers contain
     /// what has never happened.
     is_restored: bool,
+    /// `true` if a user pauses a Deployment.
+    pauses: bool,
     removed_owners: RemovedOwners,
     findings: Vec<Finding>,
     taken: usize,
@@ -79,6 +81,7 @@ impl Judge {
     pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario, choices: &Arc<Choices>) -> Arc<Self> {
         let term = Duration::from_secs(scenario.managers.lease * 2 / 3);
         let exempt = exemptions(scenario);
+        let pauses = scenario.actions.iter().any(|one| matches!(one.event, UserAction::Pause { .. }));
         let is_step = |incident: &Incident| matches!(incident, Incident::ClockStep { .. });
         let steps_clocks = scenario.incidents.iter().any(|one| is_step(&one.event));
         Arc::new(Self {
@@ -88,7 +91,7 @@ impl Judge {
             exempt,
             choices: Arc::clone(choices),
             steps_clocks,
-            state: Mutex::default(),
+            state: Mutex::new(State { pauses, ..State::default() }),
             write_limit_reached: Notify::new(),
         })
     }
@@ -209,7 +212,12 @@ impl Judge {
         let leads = !self.elects || sender.process.identity().is_some_and(|own| own == state.holder.0);
         let is_creation = entry.verb == "create";
         let is_over = sender.process.is_dead() || !leads;
-        if (is_over || sender.is_abandoned) && entry.resource == "replicasets" && entry.code < 300 {
+        let can_note_size = entry.subresource.is_empty() && matches!(&*entry.verb, "create" | "update");
+        if (is_over || sender.is_abandoned)
+            && entry.resource == "replicasets"
+            && can_note_size
+            && entry.code < 300
+        {
             self.choices.excuse("late ReplicaSet");
             state.has_late_set = true;
         }
@@ -392,17 +400,18 @@ impl State {
         let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
         let is_old = basis.since.saturating_add(RESOLUTION).is_ok_and(|seen| seen < basis.now);
         match violation.invariant {
-            // What was done without a response, or not seen, is done again. Each time that a ReplicaSet cannot be created, the status of
-            // the Deployment is written, also if it says so already (US-4.8). Times in a status are exact in memory and
-            // whole seconds on the wire (US-4.12).
+            // What was done without a response, or not seen, is done again. Times in a status are exact in memory and whole seconds on
+            // the wire (US-4.12).
             Invariant::IdleWrite => {
                 is_unseen
                     || failed(&format!("{}/{}", write.resource, write.name))
-                    || write.resource == "deployments"
-                        && (failed("replicasets") || self.is_just_changed(write, basis))
+                    || write.resource == "deployments" && self.is_just_changed(write, basis)
             }
             // A creation that got no response is repeated.
-            Invariant::CreatedTwice => failed("replicasets"),
+            Invariant::CreatedTwice => {
+                let path = format!("/{}/replicasets", write.namespace);
+                self.failed.iter().any(|failed| failed.ends_with(&path))
+            }
             // A creation that was given up may be executed after the ReplicaSet controller has observed the scale-down.
             Invariant::RecreateOldPods => self.sender.as_ref().is_some_and(|sender| sender.is_abandoned),
             // The owner that a webhook has removed no longer exists, so another ReplicaSet adopts the pod.
@@ -414,16 +423,17 @@ impl State {
                         .is_some_and(|owner| self.ledger.is_deleted(owner))
             }
             // A pod may be orphaned before its deletion takes effect. A ReplicaSet may get pods, too, but with current caches
-            // none is deleted that has some.
-            Invariant::DeletedInUse => is_unseen && (write.resource == "pods" || is_old),
+            // none is deleted that has some. The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7,
+            // US-4.13).
+            Invariant::DeletedInUse => {
+                is_unseen && (write.resource == "pods" || is_old)
+                    || self.pauses && write.resource == "replicasets"
+            }
             // A ReplicaSet that is written late says that it was scaled for another size: all are then scaled in proportion,
             // whatever is available (US-4.8b).
             Invariant::Availability | Invariant::SurplusReplicas if self.has_late_set => true,
             // Revisions follow from the ReplicaSets that exist (US-4.8).
             Invariant::Revisions if self.has_late_set => true,
-            // The available pods in the status of a ReplicaSet that was scaled down or deleted count until the status is
-            // updated (US-4.9). With old caches that takes longer.
-            Invariant::Availability => is_unseen && is_old,
             _ => false,
         }
     }
@@ -484,7 +494,6 @@ fn needs_leader(path: &str) -> bool {
 
 /// Invariants that upstream's controllers do not hold in such a scenario either, each for a reason.
 fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
-    use crate::scenario::UserAction;
     let mut exempt = BTreeSet::from([
         // Counts requests and syncs between the steps of a story. Here, actions overlap.
         Invariant::Effort,
@@ -497,10 +506,6 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
             | UserAction::OrphanSet { .. }
             | UserAction::Delete { .. } => deletes_sets = true,
             UserAction::ScaleSet { .. } => scales_sets = true,
-            // The strategy Recreate does not apply to a sync that scales (US-4.7).
-            UserAction::Scale { .. } => {
-                exempt.insert(Invariant::RecreateOverlap);
-            }
             // A rollback by annotation creates the ReplicaSet of the current template first, with all its pods if the strategy
             // is Recreate (US-4.14).
             UserAction::Undo { .. } => {
@@ -524,9 +529,7 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
         exempt.insert(Invariant::RecreateOverlap);
     }
     if pauses {
-        // The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7, US-4.13).
-        exempt.insert(Invariant::DeletedInUse);
-        // And if that deletes all, revisions start again.
+        // If the cleanup deletes all ReplicaSets, revisions start again.
         exempt.insert(Invariant::Revisions);
     }
     if pauses && sets_strategy {
