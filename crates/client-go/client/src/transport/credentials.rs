@@ -116,12 +116,12 @@ pub(super) struct Credentials {
     pub(super) missing_authority: Option<String>,
     /// File that contains the token.
     token_file: Option<String>,
-    prints: Prints,
+    hashes: Hashes,
 }
 
 /// Hashes of the parts of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Prints {
+struct Hashes {
     base: u64,
     authority: u64,
     /// Of the files with the client certificate and its key.
@@ -132,13 +132,13 @@ struct Prints {
 impl Credentials {
     /// Reads all files. Blocks.
     ///
-    /// Hashes are computed before the content is used, so a change in between is detected next time.
+    /// Hashes of files that are read again for connections are computed before, so a change in between is detected next time.
     pub(super) fn load(server: &Server, environment: &ProxyEnvironment) -> Result<Self, ClientConfigError> {
         match server {
             Server::Kubeconfig { path, master } => {
                 let text = std::fs::read(path).map_err(|error| ClientConfigError::broken(server, error))?;
                 let kubeconfig = read_kubeconfig(server, path)?;
-                Self::from_kubeconfig(server, environment, kubeconfig, print(&text), master.as_deref())
+                Self::from_kubeconfig(server, environment, kubeconfig, hash_of(&text), master.as_deref())
             }
             Server::KubeconfigFiles { paths, overrides } => {
                 let (mut kubeconfig, texts) = merged(server, paths)?;
@@ -147,7 +147,7 @@ impl Credentials {
                 }
                 overrides.apply(&mut kubeconfig).map_err(|error| ClientConfigError::broken(server, error))?;
                 let master = overrides.server.as_deref();
-                Self::from_kubeconfig(server, environment, kubeconfig, print(&texts), master)
+                Self::from_kubeconfig(server, environment, kubeconfig, hash_of(&texts), master)
             }
             Server::Master(address) => {
                 let url = server::parse(address, false)
@@ -162,7 +162,10 @@ impl Credentials {
                 let proxy = from_environment(server, environment, &config.cluster_url)?;
                 let (authority, missing_authority) =
                     authority.map_or_else(|cause| (None, Some(cause)), |path| (Some(path), None));
-                Ok(Self { missing_authority, ..Self::finish(server, proxy, config, 0, authority)? })
+                Ok(Self {
+                    missing_authority,
+                    ..Self::finish(server, proxy, config, 0, authority.as_deref())?
+                })
             }
         }
     }
@@ -170,7 +173,8 @@ impl Credentials {
     /// Removes the credentials.
     pub(super) fn anonymous(mut self) -> Self {
         self.config.auth_info = AuthInfo::default();
-        self.plugin = None;
+        (self.plugin, self.token_file) = (None, None);
+        (self.hashes.identity, self.hashes.token) = (0, 0);
         self
     }
 
@@ -192,7 +196,7 @@ impl Credentials {
         server: &Server,
         environment: &ProxyEnvironment,
         mut kubeconfig: Kubeconfig,
-        base_print: u64,
+        base_hash: u64,
         master: Option<&str>,
     ) -> Result<Self, ClientConfigError> {
         let cluster = current_cluster(&kubeconfig).cloned().unwrap_or_default();
@@ -202,7 +206,7 @@ impl Credentials {
                 cluster.proxy_url = Some("http://unused".to_owned());
             }
         }
-        let authority = cluster.certificate_authority.clone().map(PathBuf::from);
+        let authority = cluster.certificate_authority.clone();
         let mut config = Config::try_from(kubeconfig).map_err(|error| unreadable(server, &error))?;
         let has_tls = config.root_cert.is_some() || config.auth_info.client_certificate.is_some();
         let address = master.map_or_else(|| config.cluster_url.to_string(), str::to_owned);
@@ -216,7 +220,7 @@ impl Credentials {
             None => environment.proxy_for(&config.cluster_url),
         };
         let proxy = proxy.map_err(|error| ClientConfigError::broken(server, error))?;
-        let mut this = Self::finish(server, proxy, config, base_print, authority)?;
+        let mut this = Self::finish(server, proxy, config, base_hash, authority.as_deref().map(Path::new))?;
         // As upstream, other credentials take precedence.
         if let Some(exec) = exec.filter(|_| !has_own) {
             let address = server::show(&this.config.cluster_url);
@@ -230,53 +234,60 @@ impl Credentials {
         server: &Server,
         proxy: Option<Proxy>,
         mut config: Config,
-        base_print: u64,
-        authority: Option<PathBuf>,
+        base_hash: u64,
+        authority: Option<&Path>,
     ) -> Result<Self, ClientConfigError> {
         config.proxy_url = None;
         let auth = &mut config.auth_info;
         // No server certificate could be verified.
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-            return Err(match &authority {
+            return Err(match authority {
                 Some(path) => {
                     ClientConfigError::broken(server, format_args!("{path:?}: no certificate in it"))
                 }
                 None => ClientConfigError::broken(server, "no certificate in certificate-authority-data"),
             });
         }
-        let authority = authority.map(|path| read(server, &path)).transpose()?;
-        let mut prints = Prints {
-            base: base_print,
-            authority: authority.map_or(0, |authority| print(&authority)),
-            identity: identity_print(server, auth)?,
+        let mut hashes = Hashes {
+            base: base_hash,
+            authority: hash_of(&config.root_cert),
+            identity: identity_hash(server, auth)?,
             token: 0,
         };
         let token_file = auth.token_file.take();
         if let Some(path) = &token_file {
             // As upstream, the file takes precedence over a token in the kubeconfig.
             let token = read_token(server, path)?;
-            prints.token = print(token.as_bytes());
+            hashes.token = hash_of(&token);
             auth.token = Some(token.into());
         }
         if auth.token.as_ref().is_some_and(|token| !is_header(token.expose_secret())) {
             return Err(ClientConfigError::broken(server, NO_HEADER));
         }
         let proxy = proxy.map(Arc::new);
-        Ok(Self { config, plugin: None, proxy, missing_authority: None, token_file, prints })
+        Ok(Self { config, plugin: None, proxy, missing_authority: None, token_file, hashes })
     }
 
-    /// Returns the same configuration with the present contents of the token file and of the client certificate, for a
-    /// configuration of which another file cannot be read. A part that cannot be read is kept. Blocks.
+    /// Reads the token file of this configuration again. A token that cannot be read is kept. Blocks.
     ///
-    /// Upstream counterparts: `transport.NewCachedFileTokenSource` and `dynamicClientCert`, which read only their own files.
-    pub(super) fn with_present_files(&self, server: &Server) -> Self {
+    /// Upstream counterpart: `transport.NewCachedFileTokenSource`.
+    pub(super) fn with_present_token(&self, server: &Server) -> Self {
         let mut this = self.clone();
         if let Some(token) = self.token_file.as_deref().and_then(|path| read_token(server, path).ok()) {
-            this.prints.token = print(token.as_bytes());
+            this.hashes.token = hash_of(&token);
             this.config.auth_info.token = Some(token.into());
         }
-        if let Ok(print) = identity_print(server, &self.config.auth_info) {
-            this.prints.identity = print;
+        this
+    }
+
+    /// Reads the files with the token and the client certificate of this configuration again. A part that cannot be read is kept.
+    /// Blocks.
+    ///
+    /// Upstream counterpart: `transport.NewCachedFileTokenSource` and `dynamicClientCert`.
+    pub(super) fn with_present_files(&self, server: &Server) -> Self {
+        let mut this = self.with_present_token(server);
+        if let Ok(hash) = identity_hash(server, &self.config.auth_info) {
+            this.hashes.identity = hash;
         }
         this
     }
@@ -301,13 +312,13 @@ impl Credentials {
     }
 
     /// `true` if requests and connections are those of `other`.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.prints == other.prints
+    pub(super) fn has_same_contents(&self, other: &Self) -> bool {
+        self.hashes == other.hashes
     }
 
     /// `true` if requests can use the connections of `other`.
     pub(super) fn has_same_connections(&self, other: &Self) -> bool {
-        self.prints == Prints { token: self.prints.token, ..other.prints }
+        self.hashes == Hashes { token: self.hashes.token, ..other.hashes }
     }
 }
 
@@ -332,12 +343,10 @@ fn read_token(server: &Server, path: &str) -> Result<String, ClientConfigError> 
 }
 
 /// Returns the hash of the files with the client certificate and its key.
-fn identity_print(server: &Server, auth: &AuthInfo) -> Result<u64, ClientConfigError> {
+fn identity_hash(server: &Server, auth: &AuthInfo) -> Result<u64, ClientConfigError> {
     let paths = [&auth.client_certificate, &auth.client_key].into_iter().flatten();
     let files = paths.map(|path| read(server, Path::new(path))).collect::<Result<Vec<_>, _>>()?;
-    let mut hasher = DefaultHasher::new();
-    files.hash(&mut hasher);
-    Ok(hasher.finish())
+    Ok(if files.is_empty() { 0 } else { hash_of(&files) })
 }
 
 /// Returns the configuration of a pod with the service account in `directory`, and the path of its CA or the reason for which
@@ -379,7 +388,8 @@ fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
 fn read_kubeconfig(server: &Server, path: &Path) -> Result<Kubeconfig, ClientConfigError> {
     let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
     // kube-client has made it absolute: the directory of the kubeconfig.
-    let is_empty = |text: &String| text.is_empty() || path.parent() == Some(Path::new(text));
+    let directory = path.parent().and_then(|directory| directory.join("").to_str().map(str::to_owned));
+    let is_empty = |text: &String| text.is_empty() || directory.as_ref() == Some(text);
     let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
     let users = kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut());
     let of_clusters = clusters
@@ -394,9 +404,9 @@ fn read(server: &Server, path: &Path) -> Result<Vec<u8>, ClientConfigError> {
     std::fs::read(path).map_err(|error| ClientConfigError::broken(server, format_args!("{path:?}: {error}")))
 }
 
-fn print(bytes: &[u8]) -> u64 {
+fn hash_of(content: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
+    content.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -423,14 +433,7 @@ fn check_user(server: &Server, auth: &mut AuthInfo) -> Result<(), ClientConfigEr
         return Err(ClientConfigError::Unsupported { server: server.to_string(), what: "auth-provider" });
     }
     // As upstream, an empty text is no value.
-    for text in [
-        &mut auth.username,
-        &mut auth.token_file,
-        &mut auth.client_certificate,
-        &mut auth.client_key,
-        &mut auth.impersonate,
-        &mut auth.impersonate_uid,
-    ] {
+    for text in [&mut auth.username, &mut auth.impersonate, &mut auth.impersonate_uid] {
         *text = text.take().filter(|text| !text.is_empty());
     }
     for secret in [&mut auth.password, &mut auth.token, &mut auth.client_key_data] {
@@ -492,6 +495,28 @@ mod tests {
             _ => return None,
         };
         Some(value.to_owned())
+    }
+
+    #[test]
+    fn anonymous_credentials_read_no_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        let write_files = |text: &str| ["t", "c", "k"].into_iter().for_each(|name| write(name, text));
+        write(
+            "kubeconfig",
+            "current-context: c\n\
+             contexts: [{name: c, context: {cluster: k, user: u}}]\n\
+             clusters: [{name: k, cluster: {server: 'https://127.0.0.1'}}]\n\
+             users: [{name: u, user: {tokenFile: t, client-certificate: c, client-key: k}}]\n",
+        );
+        write_files("old");
+        let server = Server::Kubeconfig { path: directory.path().join("kubeconfig"), master: None };
+        let credentials = Credentials::load(&server, &ProxyEnvironment::default()).unwrap();
+        let anonymous = credentials.clone().anonymous();
+        write_files("new");
+        let [present, of_anonymous] = [&credentials, &anonymous].map(|one| one.with_present_files(&server));
+        assert!(!present.has_same_contents(&credentials) && !present.has_same_connections(&credentials));
+        assert!(of_anonymous.has_same_contents(&anonymous) && of_anonymous.config.auth_info.token.is_none());
     }
 
     #[test]

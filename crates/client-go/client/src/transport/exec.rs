@@ -142,7 +142,7 @@ impl ExecPlugin {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future kills the plugin and the processes that it has started.
+    /// Dropping the future kills the plugin and, on Unix, its process group.
     pub(super) async fn run(&self, clock: &dyn Clock) -> Result<ExecCredential, ExecError> {
         let mut command = Command::new(&self.command);
         command
@@ -198,7 +198,7 @@ impl ExecPlugin {
     }
 }
 
-/// Process of a plugin, and its process group. Both are killed when it is dropped, unless the plugin has exited.
+/// Process of a plugin, in its own process group. Both are killed when it is dropped, unless the plugin has exited.
 struct PluginProcess(Child);
 
 impl PluginProcess {
@@ -216,7 +216,7 @@ impl Drop for PluginProcess {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Some(group) = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
-            // A wrapper in a shell does not forward signals. An error means that all processes of the group have exited.
+            // A wrapper in a shell does not forward signals. Processes that have exited or changed their user cannot be killed.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -326,24 +326,29 @@ impl Transport {
         let renewed = off_the_runtime(&self.server, move || {
             let loaded = load(&server, &environment, is_anonymous)
                 .and_then(|fresh| fresh.check_successor_of(&current, &server).map(|()| fresh));
-            // A part of the files may be incomplete. The others are used, as upstream.
-            let (fresh, error) = match loaded {
-                Ok(fresh) => (fresh, None),
-                Err(error) => (current.with_present_files(&server), Some(error)),
+            let renew = |fresh: Credentials| {
+                if fresh.has_same_contents(&current) {
+                    return Ok(None);
+                }
+                let same_connection = fresh.has_same_connections(&current);
+                let same_plugin = fresh.plugin == current.plugin;
+                let issued = issued.as_ref().filter(|_| same_plugin).map(|issued| &issued.credential);
+                let routes = if same_connection {
+                    routes.with_credentials(&server, &fresh, issued)?
+                } else {
+                    Routes::new(&server, &fresh, issued, &pings, &clock)?
+                };
+                Ok(Some((Arc::new(fresh), routes, same_connection, same_plugin)))
             };
-            if fresh.is_same(&current) {
-                return Ok((None, error));
-            }
-            let same_connection = fresh.has_same_connections(&current);
-            let same_plugin = fresh.plugin == current.plugin;
-            let issued = issued.filter(|_| same_plugin);
-            let issued = issued.as_ref().map(|issued| &issued.credential);
-            let routes = if same_connection {
-                routes.with_credentials(&server, &fresh, issued)?
-            } else {
-                Routes::new(&server, &fresh, issued, &pings, &clock)?
-            };
-            Ok((Some((Arc::new(fresh), routes, same_connection, same_plugin)), error))
+            Ok(match loaded.and_then(renew) {
+                Ok(renewed) => (renewed, None),
+                // A part of the files may be incomplete. The others are used, as upstream.
+                Err(error) => {
+                    let renewed = renew(current.with_present_files(&server))
+                        .or_else(|_| renew(current.with_present_token(&server)));
+                    (renewed.unwrap_or_default(), Some(error))
+                }
+            })
         });
         let (renewed, error) = renewed.await.unwrap_or_else(|error| (None, Some(error)));
         if let Some((credentials, routes, same_connection, same_plugin)) = renewed {
@@ -358,9 +363,9 @@ impl Transport {
                 old.retire();
             }
         }
-        // The files may be incomplete. What cannot be read is kept until the next check.
+        // Until the next check.
         if let Some(error) = error {
-            tracing::warn!(err = %error, "Cannot re-read credentials, keeping those in use");
+            tracing::warn!(err = %error, "Cannot re-read credentials, keeping what cannot be read");
         }
     }
 }

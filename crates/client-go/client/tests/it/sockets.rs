@@ -268,11 +268,12 @@ mod changed_files {
 
     #[tokio::test]
     async fn token_changes_although_another_file_is_damaged() {
-        let damages: [fn(&Files); 4] = [
+        let damages: [fn(&Files); 5] = [
             |files| std::fs::remove_file(files.path("kubeconfig")).unwrap(),
             |files| files.write("kubeconfig", "users: {"),
             |files| files.write_kubeconfig("https://127.0.0.1:1", "token: elsewhere"),
             |files| files.write("ca.crt", ""),
+            |files| files.write("ca.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
         ];
         for damage in damages {
             assert_eq!(tokens_with_damage(damage).await, ["Bearer old", "Bearer new"]);
