@@ -43,6 +43,8 @@ pub(super) struct Authorities {
     /// Authenticating proxies.
     pub(super) proxy: Option<Arc<FrontProxy>>,
     data: BTreeMap<String, String>,
+    /// Key of a CA bundle that `data` does not contain any more. The previous one is used.
+    missing: Option<&'static str>,
 }
 
 #[derive(Deserialize)]
@@ -64,26 +66,28 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If the ConfigMap cannot be read or parsed, or does not contain a CA bundle any more. The previous CA bundle stays in use, as
-    /// upstream.
+    /// If the ConfigMap cannot be read or parsed, does not exist any more, or does not contain a CA bundle any more. The previous CA
+    /// bundle stays in use, as upstream.
     pub(super) async fn read(&self) -> Result<(), String> {
         let data = match self.client.send(&Request::get(PATH)).await {
             Ok(body) => {
                 let config: Result<ConfigMap, _> = serde_json::from_slice(&body);
                 config.map_err(|error| format!("{CONFIG_MAP}: {error}"))?.data
             }
-            Err(error) if error.is_not_found() => BTreeMap::new(),
+            Err(error) if error.is_not_found() && self.current().data.is_empty() => BTreeMap::new(),
             Err(error) => return Err(explain(&error)),
         };
-        let current = self.current();
-        if current.data == data {
-            return Ok(());
+        let mut current = self.current();
+        if current.data != data {
+            let authorities = Authorities::parse(data, &current);
+            current = Arc::new(authorities.map_err(|error| format!("{CONFIG_MAP}: {error}"))?);
+            *self.current.write() = Arc::clone(&current);
+            tracing::info!("Loaded client CA bundles from {CONFIG_MAP}");
         }
-        let mut authorities = Authorities::parse(data).map_err(|error| format!("{CONFIG_MAP}: {error}"))?;
-        let missing = authorities.keep_missing(&current);
-        *self.current.write() = Arc::new(authorities);
-        tracing::info!("Loaded client CA bundles from {CONFIG_MAP}");
-        missing.map_or(Ok(()), |key| Err(format!("{CONFIG_MAP}: missing content for CA bundle {key:?}")))
+        match current.missing {
+            Some(key) => Err(format!("{CONFIG_MAP}: missing content for CA bundle {key:?}")),
+            None => Ok(()),
+        }
     }
 
     /// Reads the ConfigMap periodically until `shutdown`. Each distinct error is logged once.
@@ -110,7 +114,9 @@ impl Cluster {
 }
 
 impl Authorities {
-    fn parse(data: BTreeMap<String, String>) -> Result<Self, String> {
+    /// Parses `data`. CA bundles that it does not contain are taken from `previous`.
+    fn parse(data: BTreeMap<String, String>, previous: &Self) -> Result<Self, String> {
+        let mut missing = None;
         let trust = |key: &str| match data.get(key).filter(|pem| !pem.trim().is_empty()) {
             None => Ok(None),
             Some(pem) => Trust::parse(pem.as_bytes())
@@ -127,8 +133,15 @@ impl Authorities {
             let names = list(key)?;
             Ok::<Vec<String>, String>(names.iter().map(|name| name.trim().to_ascii_lowercase()).collect())
         };
-        let clients = trust(CLIENT_CA)?;
-        let proxy = match trust(PROXY_CA)? {
+        let mut or_previous = |key, trust: Option<_>, previous: Option<&Arc<Trust>>| {
+            if trust.is_none() && previous.is_some() {
+                missing = Some(key);
+            }
+            trust.or_else(|| previous.cloned())
+        };
+        let clients = or_previous(CLIENT_CA, trust(CLIENT_CA)?, previous.clients.as_ref());
+        let of_proxy = previous.proxy.as_ref().map(|proxy| &proxy.trust);
+        let proxy = match or_previous(PROXY_CA, trust(PROXY_CA)?, of_proxy) {
             None => None,
             Some(trust) => {
                 let headers = ProxyHeaders {
@@ -141,21 +154,7 @@ impl Authorities {
                 Some(Arc::new(FrontProxy { trust, headers: Arc::new(headers) }))
             }
         };
-        Ok(Self { clients, proxy, data })
-    }
-
-    /// Takes CA bundles that are missing from `previous`. Returns the key of one of them.
-    fn keep_missing(&mut self, previous: &Self) -> Option<&'static str> {
-        let mut missing = None;
-        if self.clients.is_none() && previous.clients.is_some() {
-            self.clients.clone_from(&previous.clients);
-            missing = Some(CLIENT_CA);
-        }
-        if self.proxy.is_none() && previous.proxy.is_some() {
-            self.proxy.clone_from(&previous.proxy);
-            missing = Some(PROXY_CA);
-        }
-        missing
+        Ok(Self { clients, proxy, data, missing })
     }
 }
 

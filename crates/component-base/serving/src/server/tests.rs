@@ -368,6 +368,30 @@ async fn failed_lookup_is_fatal_or_retried() {
     }
 }
 
+#[tokio::test]
+async fn names_of_proxies_are_not_kept_with_their_ca() {
+    let authority = Authority::new("ca");
+    let setup = Setup::new();
+    let answer = json!({"data": {
+        "requestheader-client-ca-file": authority.pem(),
+        "requestheader-username-headers": "[\"X-Remote-User\"]",
+        "requestheader-group-headers": "[\"X-Remote-Group\"]",
+    }})
+    .to_string();
+    setup.api.set_handler(move |_| FakeResponse::new(200, &answer));
+    let world = setup.start().await;
+    let headers = vec![("x-remote-user", "eve".to_owned()), ("x-remote-group", "system:masters".to_owned())];
+    let proxy = Client { headers, ..Client::with_certificate(authority.client("proxy", "")) };
+    assert_eq!(proxy.get(&world, "/nowhere").await.status, 404);
+    world.api.set_handler(|_| FakeResponse::new(200, json!({"data": {"client-ca-file": ""}})));
+    until_looked_up(&world).await;
+    assert_eq!(
+        proxy.get(&world, "/nowhere").await.status,
+        500,
+        "the user is anonymous, and no review is possible"
+    );
+}
+
 // Misbehaving clients.
 
 #[tokio::test]
