@@ -142,8 +142,12 @@ pub(crate) fn stable_key(object: &Object) -> String {
 
 /// Violation of a rule of a simulation. A panic, such as that of an assertion, is a violation.
 pub(crate) fn violation(rule: impl FnOnce() -> Option<String>) -> Option<String> {
-    let caught = panic::catch_unwind(AssertUnwindSafe(rule));
-    caught.unwrap_or_else(|panic| Some(panic_message(&*panic).to_owned()))
+    caught(rule).unwrap_or_else(Some)
+}
+
+/// Calls a function of a simulation. Returns the message of a panic as the error.
+pub(crate) fn caught<T>(function: impl FnOnce() -> T) -> Result<T, String> {
+    panic::catch_unwind(AssertUnwindSafe(function)).map_err(|panic| panic_message(&*panic).to_owned())
 }
 
 /// Removes times, UIDs and generations.

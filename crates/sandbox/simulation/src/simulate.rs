@@ -1,6 +1,10 @@
 //! Runs a scenario of an operator.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, ApiServerConfig, HistoryLimits};
@@ -25,6 +29,7 @@ use crate::{
     rules,
     scenario::{Action, Scenario},
     simulation::Simulation,
+    status_controller::StatusWriter,
     world::World,
 };
 
@@ -216,7 +221,9 @@ async fn simulate<X: Send + Sync + 'static>(
     })?;
     tokio::spawn(async move { sandbox.run(CancellationToken::new()).await });
     for controller in &simulation.status_controllers {
-        tokio::spawn(controller.clone().run(Arc::clone(&server), Arc::clone(&clock), Arc::clone(&recorder)));
+        let (server, clock, recorder) = (Arc::clone(&server), Arc::clone(&clock), Arc::clone(&recorder));
+        let (controller, writes) = (controller.clone(), AtomicUsize::new(0));
+        tokio::spawn(Arc::new(StatusWriter { controller, server, clock, recorder, writes }).run());
     }
     let restart_after = Duration::from_millis(scenario.restart_after);
     let program = simulation.program(&view.external);

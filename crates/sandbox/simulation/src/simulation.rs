@@ -111,7 +111,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
 
     /// Sets the status of the objects of a kind, which may have a group, in place of the controller of that kind, such as that of
     /// Jobs. `status` returns the members of the status to set, or `None` to leave it unchanged. It is called `delay` after each
-    /// change of an object.
+    /// change of an object. A panic of it violates `panic`, and more than 2,000 writes of statuses violate `effort`.
     ///
     /// Schedules with surprises run to their end. The end of a run does not wait for a delay of more than 30 s.
     #[must_use]
@@ -166,7 +166,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     }
 
     /// Adds a rule for the end, which returns a description of what is missing, or panics. The run waits for up to
-    /// [`converges_within`](Self::converges_within) until nothing is missing.
+    /// [`converges_within`](Self::converges_within) until nothing is missing, so it must not panic while it holds a lock of
+    /// [`std::sync`].
     #[must_use]
     pub fn end_rule(
         mut self,

@@ -1,6 +1,12 @@
 //! Controllers of kinds whose controller does not run, as functions of an object.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use kcm_apiserver::{
     ApiServer, ListOptions, Object, Patch, Subresource, WatchEvent, WatchStart, WriteOptions,
@@ -8,7 +14,11 @@ use kcm_apiserver::{
 use kcm_clock::Clock;
 use serde_json::{Value, json};
 
-use crate::{engine::observer::Observer as _, recorder::Recorder, scenario::resource};
+use crate::{engine::observer::Observer as _, recorder::Recorder, rules::caught, scenario::resource};
+
+/// Writes of statuses of a kind in one run after which no more are made. Two functions that set different values would write at one
+/// instant without an end.
+const MAX_WRITES: usize = 2_000;
 
 /// Status of an object. `None` leaves it unchanged.
 pub(crate) type Status = dyn Fn(&Object) -> Option<Value> + Send + Sync;
@@ -23,29 +33,35 @@ pub(crate) struct StatusController {
     pub(crate) status: Arc<Status>,
 }
 
-impl StatusController {
-    /// Runs until the store is gone.
-    pub(crate) async fn run(self, server: Arc<ApiServer>, clock: Arc<dyn Clock>, recorder: Arc<Recorder>) {
+/// A [`StatusController`] in one run.
+pub(crate) struct StatusWriter {
+    pub(crate) controller: StatusController,
+    pub(crate) server: Arc<ApiServer>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) recorder: Arc<Recorder>,
+    /// Number of writes so far.
+    pub(crate) writes: AtomicUsize,
+}
+
+impl StatusWriter {
+    /// Runs until the future is dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
         let write_later = |object: Arc<Object>| {
-            let (controller, server) = (self.clone(), Arc::clone(&server));
-            let (clock, recorder) = (Arc::clone(&clock), Arc::clone(&recorder));
+            let this = Arc::clone(&self);
             tokio::spawn(async move {
-                clock.sleep(controller.delay).await;
-                controller.write(&server, &object, &recorder);
+                this.clock.sleep(this.controller.delay).await;
+                this.write(&object);
             });
         };
-        let is_of_kind =
-            |object: &Object| resource(&server, &self.kind).is_ok_and(|own| own == object.resource());
+        let own_resource = || resource(&self.server, &self.controller.kind);
         loop {
-            let mut changes = server.watch_everything(WatchStart::Now);
-            let list = |resource| server.list(resource, None, &ListOptions::default());
-            if let Ok(list) = resource(&server, &self.kind).and_then(list) {
-                list.items.into_iter().for_each(&write_later);
-            }
+            let mut changes = self.server.watch_everything(WatchStart::Now);
+            let list = own_resource().and_then(|own| self.server.list(own, None, &ListOptions::default()));
+            list.into_iter().flat_map(|list| list.items).for_each(write_later);
             // Until the history does not contain the next change.
             while let Ok(event) = changes.next().await {
                 if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
-                    && is_of_kind(&object)
+                    && own_resource().is_ok_and(|own| own == object.resource())
                 {
                     write_later(object);
                 }
@@ -53,19 +69,27 @@ impl StatusController {
         }
     }
 
-    fn write(&self, server: &ApiServer, changed: &Object, recorder: &Recorder) {
+    fn write(&self, changed: &Object) {
         let (resource, namespace, name) = (changed.resource(), changed.namespace(), changed.name());
-        let object =
-            server.get(resource, namespace, name).ok().filter(|object| object.uid() == changed.uid());
-        let Some(object) = object else { return };
-        let Some(status) = (self.status)(&object) else { return };
-        let line = format!("status of {} {namespace}/{name} becomes {status}", resource.plural());
-        let patch = Patch::merge(json!({ "status": status }));
-        let options = WriteOptions::default();
-        match server.patch(resource, namespace, name, Some(Subresource::Status), patch, &options) {
+        let object = self.server.get(resource, namespace, name);
+        let Some(object) = object.ok().filter(|object| object.uid() == changed.uid()) else { return };
+        let of = format!("status of {} {namespace}/{name}", resource.plural());
+        let status = match caught(|| (self.controller.status)(&object)) {
+            Ok(Some(status)) => status,
+            Ok(None) => return,
+            Err(message) => return self.recorder.find("panic", &format!("{of}: {message}")),
+        };
+        match self.writes.fetch_add(1, Ordering::Relaxed) {
+            ..MAX_WRITES => {}
+            MAX_WRITES => return self.recorder.find("effort", &format!("{of}: {MAX_WRITES} writes")),
+            _ => return,
+        }
+        let line = format!("{of} becomes {status}");
+        let (patch, options) = (Patch::merge(json!({ "status": status })), WriteOptions::default());
+        match self.server.patch(resource, namespace, name, Some(Subresource::Status), patch, &options) {
             Ok(after) if after.revision() == object.revision() => {}
-            Ok(_) => recorder.note(&line),
-            Err(error) => recorder.find("action", &format!("{line}: {error}")),
+            Ok(_) => self.recorder.note(&line),
+            Err(error) => self.recorder.find("action", &format!("{line}: {error}")),
         }
     }
 }

@@ -11,13 +11,13 @@ use k8s_openapi::{
     api::{apps::v1::Deployment, batch::v1::Job, coordination::v1::Lease, core::v1::ConfigMap},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kcm_simulation::{Action, Scenario, Simulation};
+use kcm_simulation::{Action, Object, Scenario, Simulation};
 use kube_client::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use kube_core::{ApiResource, DynamicObject};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Applies the ConfigMap `heartbeat` with a value.
 async fn apply(client: &Client, beat: &str) {
@@ -359,6 +359,20 @@ mod status_of {
             simulation("Job").status_of("Job", Duration::ZERO, |_| Some(json!({"succeeded": "x"})));
         let failure = simulation.calm().unwrap().unwrap();
         assert_eq!(failure.outcome.rules(), ["action"], "{failure}");
+    }
+
+    #[test]
+    fn panic_or_writes_without_end_violate_a_rule() {
+        let rules = |simulation: Simulation| {
+            let failure = simulation.calm().unwrap().unwrap();
+            failure.outcome.rules().into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let with =
+            |status: fn(&Object) -> Option<Value>| simulation("Job").status_of("Job", Duration::ZERO, status);
+        assert_eq!(rules(with(|_| panic!("no status"))), ["panic"]);
+        let counter =
+            |job: &Object| Some(json!({"failed": job.value()["status"]["failed"].as_u64().unwrap_or(0) + 1}));
+        assert_eq!(rules(with(counter)), ["effort"]);
     }
 }
 
