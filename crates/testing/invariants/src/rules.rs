@@ -262,7 +262,7 @@ fn other_sets<'a>(
     model.sets_of(deployment).chain(released).filter(|set| set.current.identity.uid != new.identity.uid)
 }
 
-/// `true` if the ReplicaSets of `deployment` may be scaled, because the Deployment was scaled since one of them was.
+/// `true` if the ReplicaSets of `deployment` may be scaled, because the Deployment was scaled since one with replicas was.
 fn may_be_scaling(
     model: &Model,
     deployment: &TrackedDeployment,
@@ -270,7 +270,7 @@ fn may_be_scaling(
     new: &ReplicaSetState,
     basis: Basis,
 ) -> bool {
-    (old.desired.is_some() && old.desired != new.desired)
+    (old.replicas > 0 && old.desired.is_some() && old.desired != new.desired)
         || other_sets(model, deployment, new, basis).any(|set| set.was_scaled_for_another(new.desired, basis))
 }
 
