@@ -91,7 +91,6 @@ pub(crate) struct TrackedDeployment {
 /// A ReplicaSet that was deleted or has lost its owner.
 #[derive(Debug)]
 pub(crate) struct ReleasedReplicaSet {
-    uid: String,
     at: Timestamp,
     /// `true` if the manager has deleted or released it.
     pub(crate) by_manager: bool,
@@ -204,17 +203,15 @@ impl Model {
         now: Timestamp,
         by_manager: Option<Basis>,
     ) -> Option<ReplicaSetState> {
-        let tracked = self.sets.get(uid);
-        let old_owner = tracked.and_then(|old| old.current.identity.controller().map(str::to_owned));
         let owner = new.identity.controller().filter(|_| !deleted);
-        if old_owner.as_deref() != owner
-            && let Some(deployment) = old_owner.and_then(|owner| self.deployments.get_mut(&owner))
+        if let Some(last) = self.sets.get(uid)
+            && let Some(old_owner) = last.current.identity.controller().filter(|old| Some(*old) != owner)
+            && let Some(deployment) = self.deployments.get_mut(old_owner)
         {
             deployment.sets.remove(uid);
             deployment.released.retain(|released| is_retained(released.at, now));
-            let last = tracked.cloned().unwrap_or_default();
-            let by_manager = by_manager.is_some();
-            deployment.released.push(ReleasedReplicaSet { uid: uid.to_owned(), at: now, by_manager, last });
+            let (by_manager, last) = (by_manager.is_some(), last.clone());
+            deployment.released.push(ReleasedReplicaSet { at: now, by_manager, last });
         }
         if let Some(deployment) = owner.and_then(|owner| self.deployments.get_mut(owner)) {
             deployment.sets.insert(uid.to_owned());
@@ -319,7 +316,7 @@ impl Model {
     pub(crate) fn was_released(&self, set: &ReplicaSetState, basis: Basis) -> bool {
         let mut released =
             self.deployments.values().flat_map(|tracked| Self::released_sets_of(tracked, basis));
-        released.any(|released| released.uid == set.identity.uid)
+        released.any(|released| released.uid() == set.identity.uid)
     }
 
     /// Returns ReplicaSets that a writer may still consider controlled by a Deployment.
@@ -328,7 +325,7 @@ impl Model {
         basis: Basis,
     ) -> impl Iterator<Item = &ReleasedReplicaSet> {
         let released = deployment.released.iter().filter(move |set| is_recent(set.at, basis));
-        released.filter(|set| !deployment.sets.contains(&set.uid))
+        released.filter(|set| !deployment.sets.contains(set.uid()))
     }
 
     /// Returns a ReplicaSet by name.
@@ -386,6 +383,12 @@ impl TrackedDeployment {
     /// `true` if the strategy is Recreate, whatever a writer may have observed.
     pub(crate) fn is_recreate(&self, basis: Basis) -> bool {
         self.bounds(basis).all(|bounds| bounds.recreate)
+    }
+}
+
+impl ReleasedReplicaSet {
+    fn uid(&self) -> &str {
+        &self.last.current.identity.uid
     }
 }
 

@@ -259,7 +259,12 @@ fn other_sets<'a>(
     basis: Basis,
 ) -> impl Iterator<Item = &'a TrackedReplicaSet> {
     let released = Model::released_sets_of(deployment, basis).map(|released| &released.last);
-    model.sets_of(deployment).chain(released).filter(|set| set.current.identity.uid != new.identity.uid)
+    model.sets_of(deployment).chain(released).filter(is_other(new))
+}
+
+/// Filter for ReplicaSets other than `set`.
+fn is_other(set: &ReplicaSetState) -> impl Fn(&&TrackedReplicaSet) -> bool {
+    |other| other.current.identity.uid != set.identity.uid
 }
 
 /// `true` if the ReplicaSets of `deployment` may be scaled, because the Deployment was scaled since one with replicas was.
@@ -276,8 +281,8 @@ fn may_be_scaling(
 
 /// `true` if the ReplicaSets of `deployment` may be scaled in proportion, and `old` is scaled down to `new` by that.
 ///
-/// That makes a ReplicaSet smaller if all have more replicas than are allowed, by at most their number. It also does, by any number,
-/// if a ReplicaSet was scaled when more replicas were allowed, unless all become smaller.
+/// A ReplicaSet becomes smaller if the ReplicaSets have more replicas than are allowed, or if one of them was scaled when more were
+/// allowed. If none of them can grow, it loses at most the surplus.
 fn is_scaled_in_proportion(
     model: &Model,
     deployment: &TrackedDeployment,
@@ -324,7 +329,7 @@ fn recreate_overlap(
     if old.is_some_and(|old| may_be_scaling(model, deployment, old, new, basis)) {
         return None;
     }
-    let others = model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
+    let others = model.sets_of(deployment).filter(is_other(new));
     let left: i32 = others.map(|set| model.unfinished_pods(set, basis)).sum();
     (left > 0).then(|| Finding {
         invariant: Invariant::RecreateOverlap,
@@ -380,10 +385,10 @@ fn history_is_within_limit(
     deleted: &ReplicaSetState,
     basis: Basis,
 ) -> bool {
-    let others = || model.sets_of(deployment).filter(|set| set.current.identity.uid != deleted.identity.uid);
+    let others = || model.sets_of(deployment).filter(is_other(deleted));
     let is_new = |set: &TrackedReplicaSet| same_template(&set.current.template, &deployment.current.template);
-    let released = Model::released_sets_of(deployment, basis)
-        .filter(|set| !set.by_manager && set.last.current.identity.uid != deleted.identity.uid);
+    let released = Model::released_sets_of(deployment, basis).filter(|set| !set.by_manager);
+    let released = released.map(|set| &set.last).filter(is_other(deleted));
     // Of several ReplicaSets with the template, one is the new one.
     let old = 1 + others().count() + released.count() - usize::from(others().any(is_new));
     deployment.bounds(basis).map(|bounds| bounds.history).min().is_some_and(|limit| old <= limit)

@@ -80,8 +80,8 @@ struct State {
 impl Judge {
     pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario, choices: &Arc<Choices>) -> Arc<Self> {
         let term = Duration::from_secs(scenario.managers.lease * 2 / 3);
-        let exempt = exemptions(scenario);
         let pauses = scenario.actions.iter().any(|one| matches!(one.event, UserAction::Pause { .. }));
+        let exempt = exemptions(scenario, pauses);
         let is_step = |incident: &Incident| matches!(incident, Incident::ClockStep { .. });
         let steps_clocks = scenario.incidents.iter().any(|one| is_step(&one.event));
         Arc::new(Self {
@@ -392,10 +392,7 @@ impl State {
 
     /// `true` for a violation that follows from a fault.
     fn excuses(&self, violation: &Violation, write: &Entry, basis: Basis) -> bool {
-        let failed = |what: &str| {
-            let path = format!("/{}/{what}", write.namespace);
-            self.failed.iter().any(|failed| failed.contains(&path))
-        };
+        let path = |what: &str| format!("/{}/{what}", write.namespace);
         let key = full_name(&write.resource, &write.namespace, &write.name);
         let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
         let is_old = basis.since.saturating_add(RESOLUTION).is_ok_and(|seen| seen < basis.now);
@@ -403,14 +400,15 @@ impl State {
             // What was done without a response, or not seen, is done again. Times in a status are exact in memory and whole seconds on
             // the wire (US-4.12).
             Invariant::IdleWrite => {
+                let object = path(&format!("{}/{}", write.resource, write.name));
                 is_unseen
-                    || failed(&format!("{}/{}", write.resource, write.name))
+                    || self.failed.iter().any(|failed| failed.contains(&object))
                     || write.resource == "deployments" && self.is_just_changed(write, basis)
             }
             // A creation that got no response is repeated.
             Invariant::CreatedTwice => {
-                let path = format!("/{}/replicasets", write.namespace);
-                self.failed.iter().any(|failed| failed.ends_with(&path))
+                let collection = path("replicasets");
+                self.failed.iter().any(|failed| failed.ends_with(&collection))
             }
             // A creation that was given up may be executed after the ReplicaSet controller has observed the scale-down.
             Invariant::RecreateOldPods => self.sender.as_ref().is_some_and(|sender| sender.is_abandoned),
@@ -493,12 +491,12 @@ fn needs_leader(path: &str) -> bool {
 }
 
 /// Invariants that upstream's controllers do not hold in such a scenario either, each for a reason.
-fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
+fn exemptions(scenario: &Scenario, pauses: bool) -> BTreeSet<Invariant> {
     let mut exempt = BTreeSet::from([
         // Counts requests and syncs between the steps of a story. Here, actions overlap.
         Invariant::Effort,
     ]);
-    let (mut deletes_sets, mut scales_sets, mut pauses, mut sets_strategy) = (false, false, false, false);
+    let (mut deletes_sets, mut scales_sets, mut sets_strategy) = (false, false, false);
     for action in &scenario.actions {
         match action.event {
             UserAction::DeleteSet { .. }
@@ -512,7 +510,6 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
                 exempt.insert(Invariant::RecreateOverlap);
                 exempt.insert(Invariant::SurplusReplicas);
             }
-            UserAction::Pause { .. } => pauses = true,
             UserAction::SetStrategy { .. } => sets_strategy = true,
             _ => {}
         }
