@@ -157,15 +157,10 @@ impl Credentials {
             }
             Server::InCluster => {
                 let variable = |name: &str| std::env::var(name).ok();
-                let (config, authority) = in_cluster(Path::new(SERVICE_ACCOUNT), variable)
+                let (config, missing_authority) = in_cluster(Path::new(SERVICE_ACCOUNT), variable)
                     .map_err(|cause| ClientConfigError::broken(server, cause))?;
                 let proxy = from_environment(server, environment, &config.cluster_url)?;
-                let (authority, missing_authority) =
-                    authority.map_or_else(|cause| (None, Some(cause)), |path| (Some(path), None));
-                Ok(Self {
-                    missing_authority,
-                    ..Self::finish(server, proxy, config, 0, authority.as_deref())?
-                })
+                Ok(Self { missing_authority, ..Self::finish(server, proxy, config, 0, None)? })
             }
         }
     }
@@ -206,7 +201,6 @@ impl Credentials {
                 cluster.proxy_url = Some("http://unused".to_owned());
             }
         }
-        let authority = cluster.certificate_authority.clone();
         let mut config = Config::try_from(kubeconfig).map_err(|error| unreadable(server, &error))?;
         let has_tls = config.root_cert.is_some() || config.auth_info.client_certificate.is_some();
         let address = master.map_or_else(|| config.cluster_url.to_string(), str::to_owned);
@@ -220,7 +214,8 @@ impl Credentials {
             None => environment.proxy_for(&config.cluster_url),
         };
         let proxy = proxy.map_err(|error| ClientConfigError::broken(server, error))?;
-        let mut this = Self::finish(server, proxy, config, base_hash, authority.as_deref().map(Path::new))?;
+        let authority = cluster.certificate_authority.as_deref().map(Path::new);
+        let mut this = Self::finish(server, proxy, config, base_hash, authority)?;
         // As upstream, other credentials take precedence.
         if let Some(exec) = exec.filter(|_| !has_own) {
             let address = server::show(&this.config.cluster_url);
@@ -260,9 +255,8 @@ impl Credentials {
             let token = read_token(server, path)?;
             hashes.token = hash_of(&token);
             auth.token = Some(token.into());
-        }
-        if auth.token.as_ref().is_some_and(|token| !is_header(token.expose_secret())) {
-            return Err(ClientConfigError::broken(server, NO_HEADER));
+        } else if let Some(token) = &auth.token {
+            check_token(server, token.expose_secret())?;
         }
         let proxy = proxy.map(Arc::new);
         Ok(Self { config, plugin: None, proxy, missing_authority: None, token_file, hashes })
@@ -322,10 +316,9 @@ impl Credentials {
     }
 }
 
-const NO_HEADER: &str = "the token cannot be sent in a header";
-
-fn is_header(token: &str) -> bool {
-    HeaderValue::from_str(token).is_ok()
+fn check_token(server: &Server, token: &str) -> Result<(), ClientConfigError> {
+    let header = HeaderValue::from_str(token);
+    header.map(drop).map_err(|_| ClientConfigError::broken(server, "the token cannot be sent in a header"))
 }
 
 /// Reads a token. As upstream, white space around it is removed.
@@ -336,9 +329,7 @@ fn read_token(server: &Server, path: &str) -> Result<String, ClientConfigError> 
     if token.is_empty() {
         return Err(ClientConfigError::broken(server, format_args!("token file {path:?} is empty")));
     }
-    if !is_header(token) {
-        return Err(ClientConfigError::broken(server, NO_HEADER));
-    }
+    check_token(server, token)?;
     Ok(token.to_owned())
 }
 
@@ -349,14 +340,14 @@ fn identity_hash(server: &Server, auth: &AuthInfo) -> Result<u64, ClientConfigEr
     Ok(if files.is_empty() { 0 } else { hash_of(&files) })
 }
 
-/// Returns the configuration of a pod with the service account in `directory`, and the path of its CA or the reason for which
-/// there is none. Without it, the CAs of the operating system are trusted, as upstream.
+/// Returns the configuration of a pod with the service account in `directory`, and the reason for which its CA is not used, if
+/// there is one. Without it, the CAs of the operating system are trusted, as upstream.
 ///
 /// Upstream counterpart: `rest.InClusterConfig`.
 fn in_cluster(
     directory: &Path,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<(Config, Result<PathBuf, String>), String> {
+) -> Result<(Config, Option<String>), String> {
     let [host, port] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"]
         .map(|name| variable(name).filter(|value| !value.is_empty()));
     let (Some(host), Some(port)) = (host, port) else {
@@ -366,14 +357,13 @@ fn in_cluster(
     let mut config = Config::new(server::parse(&format!("https://{host}:{port}"), true)?);
     config.auth_info.token_file = Some(directory.join("token").to_string_lossy().into_owned());
     let authority = directory.join("ca.crt");
-    let authority = match certificates(&authority) {
+    match certificates(&authority) {
         Ok(certificates) => {
             config.root_cert = Some(certificates);
-            Ok(authority)
+            Ok((config, None))
         }
-        Err(cause) => Err(format!("{authority:?}: {cause}")),
-    };
-    Ok((config, authority))
+        Err(cause) => Ok((config, Some(format!("{authority:?}: {cause}")))),
+    }
 }
 
 /// Reads the certificates of a file.
@@ -522,15 +512,15 @@ mod tests {
     #[test]
     fn pod_requires_only_variables_and_a_token() {
         let directory = tempfile::tempdir().unwrap();
-        let (config, authority) = in_cluster(directory.path(), variable).unwrap();
+        let (config, missing) = in_cluster(directory.path(), variable).unwrap();
         assert_eq!(server::show(&config.cluster_url), "https://[fd00::1]:6443");
         assert_eq!(config.auth_info.token_file.as_deref(), directory.path().join("token").to_str());
-        assert!(config.root_cert.is_none() && authority.unwrap_err().contains("No such file"));
+        assert!(config.root_cert.is_none() && missing.unwrap().contains("No such file"));
 
         std::fs::write(directory.path().join("ca.crt"), CertificateAuthority::new("ca").pem()).unwrap();
-        let (config, authority) = in_cluster(directory.path(), variable).unwrap();
+        let (config, missing) = in_cluster(directory.path(), variable).unwrap();
         assert_eq!(config.root_cert.map(|certificates| certificates.len()), Some(1));
-        assert_eq!(authority, Ok(directory.path().join("ca.crt")));
+        assert_eq!(missing, None);
 
         let error = in_cluster(directory.path(), |name| variable(name).filter(|_| name.ends_with("PORT")));
         assert!(error.unwrap_err().ends_with("must be defined"));
