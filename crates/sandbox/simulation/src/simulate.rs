@@ -1,10 +1,6 @@
 //! Runs a scenario of an operator.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, ApiServerConfig, HistoryLimits};
@@ -29,7 +25,6 @@ use crate::{
     rules,
     scenario::{Action, Scenario},
     simulation::Simulation,
-    status_controller::StatusWriter,
     world::World,
 };
 
@@ -221,9 +216,7 @@ async fn simulate<X: Send + Sync + 'static>(
     })?;
     tokio::spawn(async move { sandbox.run(CancellationToken::new()).await });
     for controller in &simulation.status_controllers {
-        let (server, clock, recorder) = (Arc::clone(&server), Arc::clone(&clock), Arc::clone(&recorder));
-        let (controller, writes) = (controller.clone(), AtomicUsize::new(0));
-        tokio::spawn(Arc::new(StatusWriter { controller, server, clock, recorder, writes }).run());
+        controller.start(&view, &clock, &recorder);
     }
     let restart_after = Duration::from_millis(scenario.restart_after);
     let program = simulation.program(&view.external);
@@ -249,9 +242,6 @@ async fn simulate<X: Send + Sync + 'static>(
         cluster.recorder.find("surprise", &failure);
     }
     let effect = rules::effect(&cluster.world, &simulation.ignored);
-    for controller in &simulation.status_controllers {
-        cluster.world.resource(&controller.kind);
-    }
     // With faults, an operator may fail to create its kinds.
     let is_clean = !scenario.has_faults() && !cluster.recorder.has_findings();
     if let Some(kind) = cluster.world.unknown_kind().filter(|_| is_clean) {

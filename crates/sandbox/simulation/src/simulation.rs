@@ -40,7 +40,7 @@ pub struct Simulation<X = ()> {
     pub(crate) end_rules: Vec<(String, Arc<RuleForEnd<X>>)>,
     pub(crate) converges_within: Duration,
     pub(crate) share: usize,
-    /// `true` if schedules end at the states of others. `false` with external systems and status controllers, whose states are not
+    /// `true` if schedules end at the states of others. `false` with external systems and status controllers: their states are not
     /// compared.
     pub(crate) is_reduced: bool,
 }

@@ -1,4 +1,4 @@
-//! Controllers of kinds whose controller does not run, as functions of an object.
+//! Functions that set the status of objects, in place of the controller of their kind.
 
 use std::{
     sync::{
@@ -8,13 +8,11 @@ use std::{
     time::Duration,
 };
 
-use kcm_apiserver::{
-    ApiServer, ListOptions, Object, Patch, Subresource, WatchEvent, WatchStart, WriteOptions,
-};
+use kcm_apiserver::{Object, Patch, Subresource, WatchEvent, WatchStart, WriteOptions};
 use kcm_clock::Clock;
 use serde_json::{Value, json};
 
-use crate::{engine::observer::Observer as _, recorder::Recorder, rules::caught, scenario::resource};
+use crate::{engine::observer::Observer as _, recorder::Recorder, rules::caught, world::World};
 
 /// Writes of statuses of a kind in one run after which no more are made. Two functions that set different values would write at one
 /// instant without an end.
@@ -33,19 +31,37 @@ pub(crate) struct StatusController {
     pub(crate) status: Arc<Status>,
 }
 
-/// A [`StatusController`] in one run.
-pub(crate) struct StatusWriter {
-    pub(crate) controller: StatusController,
-    pub(crate) server: Arc<ApiServer>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) recorder: Arc<Recorder>,
-    /// Number of writes so far.
-    pub(crate) writes: AtomicUsize,
+impl StatusController {
+    /// Runs the controller until the runtime ends.
+    pub(crate) fn start<X: Send + Sync + 'static>(
+        &self,
+        world: &World<X>,
+        clock: &Arc<dyn Clock>,
+        recorder: &Arc<Recorder>,
+    ) {
+        let run = StatusControllerRun {
+            controller: self.clone(),
+            world: world.clone(),
+            clock: Arc::clone(clock),
+            recorder: Arc::clone(recorder),
+            writes: AtomicUsize::new(0),
+        };
+        tokio::spawn(Arc::new(run).watch());
+    }
 }
 
-impl StatusWriter {
-    /// Runs until the future is dropped.
-    pub(crate) async fn run(self: Arc<Self>) {
+/// A [`StatusController`] in one run.
+struct StatusControllerRun<X> {
+    controller: StatusController,
+    world: World<X>,
+    clock: Arc<dyn Clock>,
+    recorder: Arc<Recorder>,
+    /// Number of writes so far.
+    writes: AtomicUsize,
+}
+
+impl<X: Send + Sync + 'static> StatusControllerRun<X> {
+    async fn watch(self: Arc<Self>) {
         let write_later = |object: Arc<Object>| {
             let this = Arc::clone(&self);
             tokio::spawn(async move {
@@ -53,15 +69,14 @@ impl StatusWriter {
                 this.write(&object);
             });
         };
-        let own_resource = || resource(&self.server, &self.controller.kind);
+        let (server, kind) = (&self.world.server, &*self.controller.kind);
         loop {
-            let mut changes = self.server.watch_everything(WatchStart::Now);
-            let list = own_resource().and_then(|own| self.server.list(own, None, &ListOptions::default()));
-            list.into_iter().flat_map(|list| list.items).for_each(write_later);
+            let mut changes = server.watch_everything(WatchStart::Now);
+            self.world.objects(kind).into_iter().for_each(write_later);
             // Until the history does not contain the next change.
             while let Ok(event) = changes.next().await {
                 if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
-                    && own_resource().is_ok_and(|own| own == object.resource())
+                    && self.world.resource(kind) == Some(object.resource())
                 {
                     write_later(object);
                 }
@@ -71,7 +86,7 @@ impl StatusWriter {
 
     fn write(&self, changed: &Object) {
         let (resource, namespace, name) = (changed.resource(), changed.namespace(), changed.name());
-        let object = self.server.get(resource, namespace, name);
+        let object = self.world.server.get(resource, namespace, name);
         let Some(object) = object.ok().filter(|object| object.uid() == changed.uid()) else { return };
         let of = format!("status of {} {namespace}/{name}", resource.plural());
         let status = match caught(|| (self.controller.status)(&object)) {
@@ -86,7 +101,7 @@ impl StatusWriter {
         }
         let line = format!("{of} becomes {status}");
         let (patch, options) = (Patch::merge(json!({ "status": status })), WriteOptions::default());
-        match self.server.patch(resource, namespace, name, Some(Subresource::Status), patch, &options) {
+        match self.world.server.patch(resource, namespace, name, Some(Subresource::Status), patch, &options) {
             Ok(after) if after.revision() == object.revision() => {}
             Ok(_) => self.recorder.note(&line),
             Err(error) => self.recorder.find("action", &format!("{line}: {error}")),
