@@ -138,7 +138,7 @@ impl<T: Item> RateLimitingQueue<T> {
         self.add_after(item, delay);
     }
 
-    /// Returns the rest of the last delay of `item`. `None` if the delay is over.
+    /// Returns the time until the last delay of `item` ends. `None` if it has ended.
     fn remaining(&self, item: &T) -> Option<Duration> {
         let due = *self.shared.due.lock().get(item)?;
         Some(due.saturating_sub(self.shared.clock.monotonic())).filter(|remaining| !remaining.is_zero())

@@ -84,7 +84,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
                 let _ = sender.send(());
             };
             match thread::Builder::new().name("reload files".to_owned()).spawn(check) {
-                // A disconnected channel means that the check is over.
+                // The sender is dropped at the end of the check.
                 Ok(_) => drop(receiver.recv_timeout(MAX_WAIT)),
                 Err(_) => self.0.state.lock().is_loading = false,
             }
@@ -196,13 +196,27 @@ mod tests {
         Watched::open(vec![("number file", path.to_owned())], number, Arc::new(clock.clone()))
     }
 
+    /// File with the number 1.
+    struct Fixture {
+        _directory: tempfile::TempDir,
+        path: PathBuf,
+        clock: FakeClock,
+        watched: Watched<u32>,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("n");
+            std::fs::write(&path, "1").unwrap();
+            let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+            Self { watched: open(&path, &clock).unwrap(), _directory: directory, path, clock }
+        }
+    }
+
     #[test]
     fn reloads_changed_file_after_a_second() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("n");
-        std::fs::write(&path, "1").unwrap();
-        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-        let watched = open(&path, &clock).unwrap();
+        let Fixture { path, clock, watched, _directory } = Fixture::new();
         std::fs::write(&path, "2").unwrap();
         assert_eq!(*watched.current(), 1);
         clock.step(CHECK_INTERVAL);
@@ -211,11 +225,7 @@ mod tests {
 
     #[test]
     fn invalid_file_keeps_the_previous_value() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("n");
-        std::fs::write(&path, "1").unwrap();
-        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-        let watched = open(&path, &clock).unwrap();
+        let Fixture { path, clock, watched, _directory } = Fixture::new();
         std::fs::write(&path, "x").unwrap();
         clock.step(CHECK_INTERVAL);
         assert_eq!(*watched.current(), 1);
@@ -231,11 +241,7 @@ mod tests {
 
     #[test]
     fn file_system_that_does_not_answer_keeps_the_previous_value() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("n");
-        std::fs::write(&path, "1").unwrap();
-        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-        let watched = open(&path, &clock).unwrap();
+        let Fixture { path, clock, watched, _directory } = Fixture::new();
         // Nothing can be read from a pipe that has no writer.
         std::fs::remove_file(&path).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
