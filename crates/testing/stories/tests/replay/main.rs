@@ -29,7 +29,7 @@ use kcm_stories::{
     closest_difference,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Version of the recordings.
 const VERSION: &str = "v1.36";
@@ -76,13 +76,13 @@ async fn record(name: &str, seed: u64) -> Recording {
     play_undisturbed(&read(name), seed).await.1
 }
 
-/// Recording as it is reviewed in snapshots: statuses of status writes, summaries of events. Conflicts are left out: their
-/// number depends on the scheduling of tasks.
+/// Recording as it is reviewed in snapshots: one line for each write and event, with the statuses that are written. Other bodies
+/// are compared with upstream's. Conflicts are left out: their number depends on the scheduling of tasks.
 #[derive(Serialize)]
 struct Brief {
     step: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    writes: Vec<Value>,
+    writes: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<String>,
 }
@@ -107,12 +107,26 @@ fn brief_event(Counted { times, what }: &Counted<RecordedEvent>) -> String {
     if *times == 1 { said } else { format!("{times} times: {said}") }
 }
 
-fn brief_write(Counted { times, what }: &Counted<Write>) -> Value {
+fn brief_write(Counted { times, what }: &Counted<Write>) -> String {
     let Write { write, code, name, body } = what;
     let what = format!("{write} {} {code}", name.as_deref().unwrap_or_default()).replace("  ", " ");
     let what = if *times == 1 { what } else { format!("{times} times: {what}") };
-    let body = body.as_ref().map(|body| if write.ends_with("/status") { &body["status"] } else { body });
-    json!({ what: body })
+    match body {
+        Some(body) if write.ends_with("/status") => format!("{what}: {}", brief_status(&body["status"])),
+        _ => what,
+    }
+}
+
+fn brief_status(status: &Value) -> String {
+    let condition = |condition: &Value| {
+        let text = |field: &str| condition[field].as_str().unwrap_or_default();
+        format!("{} {} {}", text("type"), text("status"), text("reason"))
+    };
+    let field = |(name, value): (&String, &Value)| match value {
+        Value::Array(conditions) => conditions.iter().map(condition).collect::<Vec<_>>().join(", "),
+        value => format!("{name} {value}"),
+    };
+    status.as_object().unwrap().iter().map(field).collect::<Vec<_>>().join(", ")
 }
 
 async fn assert_equals_upstream(name: &str) {
