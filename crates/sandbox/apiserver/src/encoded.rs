@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Resource,
-    json::{list_at, str_at, write_json},
+    json::{bool_at, list_at, str_at, write_json},
     schema::ordered::{Order, Ordered},
 };
 
@@ -143,7 +143,7 @@ pub(crate) struct Index {
     pub(crate) uid: Arc<str>,
     /// Keys and values of `metadata.labels`.
     labels: SharedText,
-    /// UIDs of the owners.
+    /// UIDs of the owners, each followed by [`BLOCKS`] or an empty string.
     owners: SharedText,
     /// `true` if there is a deletion timestamp.
     pub(crate) is_deleting: bool,
@@ -163,6 +163,9 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 /// Separator of packed strings.
 const SEPARATOR: u8 = 0;
 
+/// Mark of an owner whose foreground deletion waits for the object.
+const BLOCKS: &str = "blocks";
+
 impl Index {
     /// Reads the fields. The UID is shared with `old`, the version before.
     pub(crate) fn new(object: &Value, old: Option<&Self>, texts: &SharedTexts) -> Self {
@@ -179,6 +182,7 @@ impl Index {
         let mut owners = Vec::new();
         for owner in list_at(object, &["metadata", "ownerReferences"]) {
             pack(&mut owners, str_at(owner, &["uid"]));
+            pack(&mut owners, if bool_at(owner, &["blockOwnerDeletion"]) { BLOCKS } else { "" });
         }
         Self {
             uid: old_uid.map_or_else(|| uid.into(), Arc::clone),
@@ -199,9 +203,10 @@ impl Index {
         None
     }
 
-    /// UIDs of the owners.
-    pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
-        unpack(&self.owners)
+    /// UIDs of the owners, and `true` for those whose foreground deletion waits for the object.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (&str, bool)> {
+        let mut strings = unpack(&self.owners);
+        std::iter::from_fn(move || Some((strings.next()?, strings.next()? == BLOCKS)))
     }
 }
 
@@ -548,9 +553,12 @@ mod tests {
 
     #[test]
     fn index_has_labels_and_owners() {
-        let index = Index::new(&pod("a", ""), None, &SharedTexts::default());
+        let mut pod = pod("a", "");
+        let blocks = json!({"uid": "u-2", "blockOwnerDeletion": true});
+        pod["metadata"]["ownerReferences"].as_array_mut().unwrap().push(blocks);
+        let index = Index::new(&pod, None, &SharedTexts::default());
         assert_eq!((index.label("app"), index.label("web"), &*index.uid), (Some("web"), None, "a"));
-        assert_eq!(index.owners().collect::<Vec<_>>(), ["u-1"]);
+        assert_eq!(index.owners().collect::<Vec<_>>(), [("u-1", false), ("u-2", true)]);
         assert!(!index.is_deleting);
         let index = Index::new(&json!({}), None, &SharedTexts::default());
         assert_eq!((index.label(""), index.owners().count()), (None, 0));

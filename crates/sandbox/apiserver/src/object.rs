@@ -17,7 +17,7 @@ use crate::{
 ///
 /// The server stores objects as compact JSON text. The [value](Self::value) and the contiguous [text](Self::json) are
 /// produced on first use and cached until this `Object` is dropped, so that one decoding and one serialization serve
-/// all watchers. Names, UID, labels and revision are available without decoding.
+/// all watchers. Names, UIDs, labels and revision are available without decoding.
 pub struct Object {
     version: Arc<Version>,
     cached: OnceLock<Box<Cached>>,
@@ -255,6 +255,11 @@ impl Object {
     /// `true` if the object has this finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers().any(|finalizer| finalizer == name)
+    }
+
+    /// UIDs of the owners, and `true` for those whose foreground deletion waits for this object.
+    pub fn owners(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.version.index.owners()
     }
 
     /// `metadata.ownerReferences`.

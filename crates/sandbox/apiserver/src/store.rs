@@ -485,7 +485,10 @@ impl State {
             }
         }
         let owners = |version: Option<&Version>| -> BTreeSet<Box<str>> {
-            version.into_iter().flat_map(|version| version.index().owners().map(Into::into)).collect()
+            version
+                .into_iter()
+                .flat_map(|version| version.index().owners().map(|(uid, _)| uid.into()))
+                .collect()
         };
         let (before, after) = (owners(old), owners(new));
         for gone in before.difference(&after) {

@@ -84,9 +84,9 @@ impl GarbageCollector {
         let object = &change.object;
         // A previous owner may wait for the deletion of this object, or for the reference to stop blocking.
         let before = change.old.as_ref().or(change.deleted.then_some(object));
-        for owner in before.into_iter().flat_map(|before| before.owner_references()) {
-            if change.deleted || !object.owner_references().any(|reference| reference == owner) {
-                self.enqueue(owner.uid);
+        for owner in before.into_iter().flat_map(|before| before.owners()) {
+            if change.deleted || !object.owners().any(|reference| reference == owner) {
+                self.enqueue(owner.0);
             }
         }
         if change.deleted {
@@ -95,7 +95,7 @@ impl GarbageCollector {
             }
         } else if is_deleting_with(object, FOREGROUND)
             || is_deleting_with(object, ORPHAN)
-            || object.owner_references().next().is_some()
+            || object.owners().next().is_some()
         {
             self.enqueue(object.uid());
         }
@@ -113,7 +113,7 @@ impl GarbageCollector {
         if is_deleting_with(object, FOREGROUND) {
             return self.delete_dependents(api, object);
         }
-        if object.is_deleting() || object.owner_references().next().is_none() {
+        if object.is_deleting() || object.owners().next().is_none() {
             return Ok(());
         }
         Self::collect(api, object)
