@@ -1,6 +1,6 @@
 //! A cluster in this process: embedded API server and controllers, in simulated time.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -17,51 +17,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     cluster::{ClusterError, ManagerUnderTest, StoryCluster},
     invariant_checker::InvariantChecker,
-    story::{SimulatedNodes, Story},
+    story::SimulatedNodes,
     write_log::{WriteLog, WriteLogSender},
 };
 
 /// User agent of the requests of stories.
 pub(crate) const STORY_USER_AGENT: &str = "kcm-stories";
 
-/// Configuration of an [`InProcess`] cluster.
-pub struct InProcessConfig {
-    /// Seed of UIDs, names and jitter.
-    pub seed: u64,
-    /// Start time.
-    pub start: Timestamp,
-    /// Simulated nodes, if any.
-    pub cluster: Option<SimulatedNodes>,
-    /// Fault injection rules.
-    pub faults: Faults,
-}
-
-impl InProcessConfig {
-    /// Returns a configuration with this seed, without nodes and faults.
-    pub fn new(seed: u64) -> Self {
-        // Fixed, so that runs are reproducible.
-        Self {
-            seed,
-            start: Timestamp::UNIX_EPOCH.saturating_add(YEARS).unwrap_or_default(),
-            cluster: None,
-            faults: Faults::default(),
-        }
-    }
-
-    /// Returns a configuration with this seed and with the nodes and faults of `story`.
-    pub fn for_story(story: &Story, seed: u64) -> Self {
-        Self { cluster: story.cluster, faults: story.faults(), ..Self::new(seed) }
-    }
-}
-
 /// Time from 1970 to 2026.
 const YEARS: jiff::SignedDuration = jiff::SignedDuration::from_hours(24 * 365 * 56 + 24 * 14);
-
-impl fmt::Debug for InProcessConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InProcessConfig").field("seed", &self.seed).finish_non_exhaustive()
-    }
-}
 
 /// Cluster in this process and in simulated time. It must run under tokio's paused clock, on one thread.
 ///
@@ -79,13 +43,14 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Creates an empty cluster.
+    /// Creates an empty cluster. `seed` is that of UIDs, names and jitter.
     ///
     /// # Panics
     ///
     /// Panics outside a tokio runtime.
-    pub async fn new(config: InProcessConfig) -> Result<Self, ClusterError> {
-        let InProcessConfig { seed, start, cluster, faults } = config;
+    pub async fn new(seed: u64, nodes: Option<SimulatedNodes>, faults: Faults) -> Result<Self, ClusterError> {
+        // Fixed, so that runs are reproducible.
+        let start = Timestamp::UNIX_EPOCH.saturating_add(YEARS).unwrap_or_default();
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let (sender, log) = WriteLog::new(Arc::clone(&clock));
@@ -101,7 +66,7 @@ impl InProcess {
         });
         checker.watch(&server);
         let stop = CancellationToken::new();
-        if let Some(SimulatedNodes { nodes, pod_ready_delay, pod_stop_delay }) = cluster {
+        if let Some(SimulatedNodes { nodes, pod_ready_delay, pod_stop_delay }) = nodes {
             let sandbox = Sandbox::new(SandboxConfig {
                 server: Arc::clone(&server),
                 clock: Arc::clone(&clock),

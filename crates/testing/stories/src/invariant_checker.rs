@@ -145,12 +145,14 @@ mod tests {
     use super::*;
     use kcm_invariants::Invariant;
 
-    use crate::{InProcess, InProcessConfig};
+    use kcm_apiserver::Faults;
+
+    use crate::InProcess;
 
     /// All clients except the story and the simulated components are the manager. Here, a manager that violates invariants.
     #[tokio::test(start_paused = true)]
     async fn violations_of_the_manager_are_detected_and_the_story_is_ignored() {
-        let in_process = InProcess::new(InProcessConfig::new(1)).await.unwrap();
+        let in_process = InProcess::new(1, None, Faults::default()).await.unwrap();
         let story = in_process.cluster.api();
         let options = ClientOptions::new(UserAgent::new("rogue", "v0", ""), in_process.cluster.clock());
         let rogue = ClientFactory::in_process(in_process.server.service(), options);

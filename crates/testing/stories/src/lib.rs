@@ -42,7 +42,7 @@ pub use client::StepError;
 pub use cluster::{Activity, ClusterError, ManagerUnderTest, StoryCluster, wait_until_idle};
 pub use effects::{Difference, Effects, closest_difference};
 pub use expectation::Expectation;
-pub use in_process::{InProcess, InProcessConfig};
+pub use in_process::InProcess;
 pub use invariant_checker::InvariantChecker;
 pub use kcm_invariants::Entry;
 pub use play::{PlayError, play};

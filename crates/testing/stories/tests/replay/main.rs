@@ -24,9 +24,9 @@ mod lost_creates;
 
 use std::path::{Path, PathBuf};
 
+use kcm_apiserver::Faults;
 use kcm_stories::{
-    Counted, InProcess, InProcessConfig, RecordedEvent, Recording, StepWrites, Story, Write,
-    closest_difference,
+    Counted, InProcess, RecordedEvent, Recording, StepWrites, Story, Write, closest_difference,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -46,11 +46,11 @@ fn read(name: &str) -> Story {
 }
 
 /// Plays a story. Panics if a step fails or an invariant is violated.
-async fn play(story: &Story, config: InProcessConfig) -> (InProcess, Recording) {
-    let mut in_process = InProcess::new(config).await.unwrap();
+async fn play(story: &Story, seed: u64, faults: &Faults) -> (InProcess, Recording) {
+    let mut in_process = InProcess::new(seed, story.cluster, faults.clone()).await.unwrap();
     let recording = match kcm_stories::play(story, &mut in_process.cluster, "t0x").await {
         Ok(recording) => recording,
-        Err(error) => panic!("{error}\n{}", lines(in_process.checker.violations())),
+        Err(error) => panic!("{}: {error}\n{}", story.name, lines(in_process.checker.violations())),
     };
     let violations = in_process.checker.violations_except(&story.exempt);
     assert!(violations.is_empty(), "{}: {}", story.name, lines(violations));
@@ -63,7 +63,7 @@ fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
 
 /// Plays a story without crashes. Panics if an exemption is not needed.
 async fn play_undisturbed(story: &Story, seed: u64) -> (InProcess, Recording) {
-    let (in_process, recording) = play(story, InProcessConfig::for_story(story, seed)).await;
+    let (in_process, recording) = play(story, seed, &story.faults()).await;
     let broken = in_process.checker.violations();
     for exemption in &story.exempt {
         let used = broken.iter().any(|violation| violation.invariant == exemption.invariant);
