@@ -7,7 +7,7 @@ use std::{
 };
 
 use kcm_clock::{Clock, RealClock};
-use kcm_rollout_simulation::{Finding, Outcome, Scenario, ScenarioError, SimulationError, parallel};
+use kcm_rollout_simulation::{Outcome, Scenario, ScenarioError, SimulationError, parallel};
 use thiserror::Error;
 
 /// Seeds that are run unless the command says otherwise.
@@ -24,8 +24,6 @@ pub struct Task {
     jobs: usize,
     file: Option<PathBuf>,
     log: bool,
-    shrink: bool,
-    twice: bool,
 }
 
 /// A simulation that found something, or could not be run.
@@ -46,8 +44,7 @@ impl Task {
     /// Parses the words after `simulate`; `None` if they make no sense.
     pub fn parse(words: &[&str]) -> Option<Self> {
         let jobs = parallel::available();
-        let mut task =
-            Self { seeds: SEEDS, minutes: None, jobs, file: None, log: false, shrink: true, twice: false };
+        let mut task = Self { seeds: SEEDS, minutes: None, jobs, file: None, log: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
@@ -59,8 +56,6 @@ impl Task {
                 "--jobs" => task.jobs = words.next()?.parse().ok().filter(|jobs| *jobs > 0)?,
                 "--file" => task.file = Some((*words.next()?).into()),
                 "--log" => task.log = true,
-                "--no-shrink" => task.shrink = false,
-                "--twice" => task.twice = true,
                 _ => return None,
             }
         }
@@ -79,7 +74,6 @@ impl Task {
         let limit = self.minutes.map(|minutes| Duration::from_secs(minutes * 60));
         let mut failed = Vec::new();
         let (mut done, mut writes, mut shown) = (0_u64, 0_u64, Duration::ZERO);
-        let run = if self.twice { run_twice } else { run };
         let broken = parallel::each(
             self.seeds.clone(),
             self.jobs,
@@ -118,7 +112,7 @@ impl Task {
             writes / done.max(1),
             failed.len(),
         );
-        if let (Some((seed, outcome)), true) = (failed.first(), self.shrink) {
+        if let Some((seed, outcome)) = failed.first() {
             let small = Scenario::draw(*seed).shrunk(&outcome.rules())?;
             println!(
                 "seed {seed} in short, for a file in test/stories/found/simulation:\n\n{}",
@@ -158,18 +152,6 @@ fn seeds(text: &str) -> Option<Range<u64>> {
 /// Runs a seed.
 pub(crate) fn run(seed: u64) -> Result<Outcome, SimulationError> {
     Scenario::draw(seed).run()
-}
-
-/// Runs a seed twice. Different logs are a finding.
-fn run_twice(seed: u64) -> Result<Outcome, SimulationError> {
-    let scenario = Scenario::draw(seed);
-    let (mut outcome, again) = (scenario.run_once()?, scenario.run_once()?);
-    let mut lines = outcome.log.iter().zip(&again.log);
-    if let Some((one, other)) = lines.find(|(one, other)| one != other) {
-        let what = format!("{one}, and the second time {other}");
-        outcome.findings.push(Finding { rule: "reproducible".to_owned(), what });
-    }
-    Ok(outcome)
 }
 
 #[cfg(test)]
