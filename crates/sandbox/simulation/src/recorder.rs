@@ -261,8 +261,6 @@ impl Observer for Recorder {
         self.find("panic", what);
     }
 
-    fn failed(&self, _: &str) {}
-
     fn begin_write(&self, sender: RequestOrigin) {
         self.catch_up();
         self.state.lock().sender = Some(sender);

@@ -20,7 +20,7 @@ mod tests;
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{basis::Basis, entry::Entry};
@@ -30,7 +30,7 @@ use self::{
 };
 
 /// Property that must hold after every write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Invariant {
     /// A ReplicaSet gets no more pods than its replicas. Terminating pods are not counted.
@@ -55,6 +55,10 @@ pub enum Invariant {
     Revisions,
     /// Collision counts only increase.
     Collisions,
+    /// A ReplicaSet that is created or scaled has the replicas of its Deployment, and those with the surge, in its annotations.
+    NotedSizes,
+    /// The conditions `Available` and `Progressing` of a Deployment agree with the numbers of its status.
+    Conditions,
     /// The observed generation does not exceed the generation, and never decreases.
     ObservedGeneration,
     /// Every write changes something.

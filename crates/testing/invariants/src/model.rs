@@ -9,10 +9,6 @@ use crate::{
     object_state::{Bounds, DeploymentState, ObjectState, PodState, ReplicaSetState},
 };
 
-/// Time for which changes by other clients may be unknown to a controller. In simulated time, watches have no delay, but a
-/// running sync uses the state from its start.
-pub(crate) const OBSERVATION_DELAY: SignedDuration = SignedDuration::from_millis(100);
-
 /// Time for which superseded states are kept. Writers do not act on older states.
 const RETENTION: SignedDuration = SignedDuration::from_mins(10);
 
@@ -43,6 +39,11 @@ impl<T: Copy> Generations<T> {
                     .superseded
                     .is_some_and(|at| at >= now.saturating_sub(RETENTION).unwrap_or(Timestamp::MIN))
         });
+    }
+
+    /// Value of a generation, if it is kept.
+    fn at(&self, generation: i64) -> Option<T> {
+        self.0.iter().find(|one| one.generation == generation).map(|one| one.value)
     }
 
     /// Values that a controller may act on if it has observed generation `observed`.
@@ -380,6 +381,11 @@ impl TrackedDeployment {
         self.bounds.possible(self.current.observed, basis)
     }
 
+    /// Bounds of the generation that the status has observed.
+    pub(crate) fn observed_bounds(&self) -> Option<Bounds> {
+        self.bounds.at(self.current.observed)
+    }
+
     /// `true` if the strategy is Recreate, whatever a writer may have observed.
     pub(crate) fn is_recreate(&self, basis: Basis) -> bool {
         self.bounds(basis).all(|bounds| bounds.recreate)
@@ -468,5 +474,5 @@ fn is_retained(then: Timestamp, now: Timestamp) -> bool {
 }
 
 fn is_recent(then: Timestamp, basis: Basis) -> bool {
-    basis.now.duration_since(then) <= OBSERVATION_DELAY.max(basis.now.duration_since(basis.since))
+    basis.now.duration_since(then) <= basis.delay.max(basis.now.duration_since(basis.since))
 }

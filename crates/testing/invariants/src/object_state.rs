@@ -1,6 +1,7 @@
 //! Properties of objects that invariants depend on.
 
 use kcm_api::{IntOrString, int_or_string::Round};
+use kcm_apiserver::json::condition;
 use serde_json::Value;
 
 /// Properties of one state of an object.
@@ -31,12 +32,30 @@ pub(crate) struct DeploymentState {
     pub(crate) bounds: Bounds,
     pub(crate) revision: Option<i64>,
     pub(crate) collisions: i64,
+    pub(crate) status: Rollout,
     pub(crate) template: Value,
+}
+
+/// Progress of a rollout, from the status of a Deployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rollout {
+    pub(crate) replicas: i32,
+    pub(crate) updated: i32,
+    pub(crate) available: i32,
+    /// Status of the condition `Available`.
+    pub(crate) is_available: Option<bool>,
+    /// Reason of the condition `Progressing`.
+    pub(crate) progress: String,
 }
 
 /// Bounds that follow from the spec of a Deployment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
+    /// `spec.replicas`.
+    pub(crate) replicas: i32,
+    pub(crate) surge: i32,
+    /// Smallest number of available replicas with which the Deployment is available.
+    pub(crate) available_from: i32,
     /// Maximum number of replicas.
     pub(crate) max_replicas: i32,
     /// Minimum number of available replicas.
@@ -143,7 +162,22 @@ impl DeploymentState {
             bounds: Bounds::of(&object["spec"]),
             revision: annotation(object, "revision"),
             collisions: number(object, "/status/collisionCount"),
+            status: Rollout::of(object),
             template: object["spec"]["template"].clone(),
+        }
+    }
+}
+
+impl Rollout {
+    fn of(object: &Value) -> Self {
+        let is_available = condition(object, "Available").map(|condition| condition["status"] == "True");
+        let progress = condition(object, "Progressing").and_then(|condition| condition["reason"].as_str());
+        Self {
+            replicas: small(object, "/status/replicas"),
+            updated: small(object, "/status/updatedReplicas"),
+            available: small(object, "/status/availableReplicas"),
+            is_available,
+            progress: progress.unwrap_or_default().to_owned(),
         }
     }
 }
@@ -159,7 +193,15 @@ impl Bounds {
         if recreate {
             // A paused Deployment is scaled independently of its strategy.
             let recreate = spec["paused"] != true;
-            return Self { max_replicas: replicas, min_available: 0, recreate, history };
+            return Self {
+                replicas,
+                surge: 0,
+                available_from: replicas,
+                max_replicas: replicas,
+                min_available: 0,
+                recreate,
+                history,
+            };
         }
         let share = |name: &str, round| {
             let value = &spec["strategy"]["rollingUpdate"][name];
@@ -171,7 +213,16 @@ impl Bounds {
             unavailable = 1;
         }
         let max_replicas = if replicas == 0 { 0 } else { replicas.saturating_add(surge) };
-        Self { max_replicas, min_available: replicas - unavailable.min(replicas), recreate, history }
+        let min_available = replicas - unavailable.min(replicas);
+        Self {
+            replicas,
+            surge,
+            available_from: min_available,
+            max_replicas,
+            min_available,
+            recreate,
+            history,
+        }
     }
 }
 
@@ -194,11 +245,10 @@ impl ReplicaSetState {
 
 impl PodState {
     fn of(object: &Value) -> Self {
-        let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
         Self {
             identity: Identity::of("pod", object),
             finished: matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed")),
-            ready: conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"),
+            ready: condition(object, "Ready").is_some_and(|condition| condition["status"] == "True"),
         }
     }
 

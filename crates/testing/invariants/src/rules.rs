@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     Basis, Change, Entry, Finding, Invariant,
     model::{Before, Model, TrackedDeployment, TrackedReplicaSet},
-    object_state::{DeploymentState, ObjectState, PodState, ReplicaSetState},
+    object_state::{Bounds, DeploymentState, ObjectState, PodState, ReplicaSetState, Rollout},
 };
 
 /// Checks a change by the manager.
@@ -35,6 +35,7 @@ pub(crate) fn check_change(
         (old, ObjectState::ReplicaSet(new)) => {
             let old = if let Some(ObjectState::ReplicaSet(old)) = old { Some(old) } else { None };
             findings.extend(surplus_replicas(model, old, new, basis));
+            findings.extend(noted_sizes(model, old, new, basis));
             findings.extend(recreate_overlap(model, old, new, basis));
             match old {
                 Some(old) => {
@@ -54,6 +55,7 @@ pub(crate) fn check_change(
         }
         (Some(ObjectState::Deployment(old)), ObjectState::Deployment(new)) => {
             findings.extend(deployment_status(old, new));
+            findings.extend(conditions(model, old, new));
         }
         _ => {}
     }
@@ -203,6 +205,26 @@ fn surplus_replicas(
         invariant: Invariant::SurplusReplicas,
         object: deployment.current.identity.describe(),
         description: format!("its ReplicaSets have {sum} replicas, at most {max_replicas} are allowed"),
+    })
+}
+
+fn noted_sizes(
+    model: &Model,
+    old: Option<&ReplicaSetState>,
+    new: &ReplicaSetState,
+    basis: Basis,
+) -> Option<Finding> {
+    let deployment = model.deployment_of(new)?;
+    let noted = (new.desired, new.desired_max);
+    let is_noted = |bounds: Bounds| {
+        let max = i64::from(bounds.replicas) + i64::from(bounds.surge);
+        noted == (Some(bounds.replicas.into()), Some(max))
+    };
+    let is_scaled = old.is_none_or(|old| old.replicas != new.replicas);
+    (is_scaled && !deployment.bounds(basis).any(is_noted)).then(|| Finding {
+        invariant: Invariant::NotedSizes,
+        object: new.identity.describe(),
+        description: format!("the annotations contain the sizes {noted:?}"),
     })
 }
 
@@ -438,6 +460,42 @@ fn deployment_status(old: &DeploymentState, new: &DeploymentState) -> Vec<Findin
     }
     findings.extend(observed_generation(&object, (old.observed, new.observed), new.generation));
     findings
+}
+
+/// Reason of the condition `Progressing` of a complete rollout.
+const COMPLETE: &str = "NewReplicaSetAvailable";
+
+/// Compares the conditions that a status write changes with its numbers. Writes of other parts leave both as they are.
+fn conditions(model: &Model, old: &DeploymentState, new: &DeploymentState) -> Vec<Finding> {
+    let Some(bounds) = model.deployment(&new.identity.uid).and_then(TrackedDeployment::observed_bounds)
+    else {
+        return Vec::new();
+    };
+    if (&old.status, old.observed) == (&new.status, new.observed) {
+        return Vec::new();
+    }
+    let Rollout { replicas, updated, available, is_available, progress } = &new.status;
+    let mut descriptions = Vec::new();
+    if is_available.is_some_and(|is_available| is_available != (*available >= bounds.available_from)) {
+        descriptions
+            .push(format!("Available is {is_available:?} with {available} of {} pods", bounds.replicas));
+    }
+    let was_complete = old.status.progress == COMPLETE;
+    let is_complete = [replicas, updated, available].iter().all(|number| **number == bounds.replicas);
+    if !was_complete && progress == COMPLETE && !is_complete {
+        let numbers = format!("{replicas} pods, {updated} updated and {available} available");
+        descriptions.push(format!("the rollout is complete with {numbers}, of {}", bounds.replicas));
+    }
+    let has_deadline = matches!(&**progress, "ReplicaSetUpdated" | "ProgressDeadlineExceeded");
+    // Without pods, the reason may be based on that of a ReplicaSet that the same sync has created (US-4.8).
+    if was_complete && has_deadline && replicas == updated && *replicas > 0 {
+        descriptions
+            .push(format!("{progress} follows a complete rollout, and all {replicas} pods are updated"));
+    }
+    let object = new.identity.describe();
+    let finding =
+        |description| Finding { invariant: Invariant::Conditions, object: object.clone(), description };
+    descriptions.into_iter().map(finding).collect()
 }
 
 fn decreased_revision(

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod availability;
+mod recreate;
 
 /// Invariants under test, with a clock.
 struct InvariantTest {
@@ -91,16 +92,21 @@ fn set(name: &str, replicas: i32, available: i32) -> Value {
         "metadata": {"labels": {"app": "web", "pod-template-hash": name}},
         "spec": {"containers": [{"name": "c", "image": name}]},
     });
-    json!({
+    let set = json!({
         "kind": "ReplicaSet",
         "metadata": {
             "namespace": "t", "name": name, "uid": name, "generation": 1,
-            "annotations": {"deployment.kubernetes.io/desired-replicas": "10"},
+            "annotations": {},
             "ownerReferences": [{"uid": "d", "controller": true}],
         },
         "spec": {"replicas": replicas, "template": template},
         "status": {"replicas": available, "availableReplicas": available, "observedGeneration": 1},
-    })
+    });
+    noted(set, "10", "13")
+}
+
+fn recreate() -> Value {
+    with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))])
 }
 
 fn sized(name: &str, replicas: i32, available: i32, generation: i64) -> Value {
@@ -114,8 +120,11 @@ fn unobserved(name: &str, replicas: i32, generation: i64) -> Value {
     with(set(name, replicas, 0), &[("/metadata/generation", json!(generation))])
 }
 
-fn noted(set: Value, desired: &str) -> Value {
-    with(set, &[("/metadata/annotations", json!({"deployment.kubernetes.io/desired-replicas": desired}))])
+fn noted(set: Value, desired: &str, max: &str) -> Value {
+    let annotations = json!({
+        "deployment.kubernetes.io/desired-replicas": desired, "deployment.kubernetes.io/max-replicas": max,
+    });
+    with(set, &[("/metadata/annotations", annotations)])
 }
 
 fn pod(name: &str, of: &str, ready: bool) -> Value {
@@ -206,8 +215,71 @@ fn superseded_surge_is_allowed_until_the_change_is_observed() {
     test.check_write("create", &set("new", 3, 0));
     assert_eq!(test.violated(), []);
     test.observe(&with(down, &[("/status/observedGeneration", json!(2))]));
-    test.check_write("update", &sized("new", 4, 0, 2));
+    test.check_write("update", &noted(sized("new", 4, 0, 2), "1", "2"));
     assert_eq!(test.violated(), [Invariant::SurplusReplicas]);
+}
+
+#[test]
+fn annotations_of_another_size_violate_noted_sizes() {
+    for (desired, max, expected) in [
+        ("10", "13", vec![]),
+        ("10", "12", vec![Invariant::NotedSizes]),
+        ("9", "13", vec![Invariant::NotedSizes]),
+    ] {
+        let mut test = InvariantTest::new();
+        test.observe(&deployment());
+        test.check_write("create", &noted(set("new", 3, 0), desired, max));
+        assert_eq!(test.violated(), expected, "{desired}, {max}");
+    }
+    let mut test = InvariantTest::new();
+    test.observe(&with(deployment(), &[("/spec/replicas", json!(0))]));
+    test.observe(&set("rs", 1, 0));
+    let labelled = |set| with(set, &[("/metadata/labels", json!({"a": "b"}))]);
+    test.check_write("update", &labelled(sized("rs", 1, 0, 2)));
+    test.check_write("update", &noted(labelled(sized("rs", 0, 0, 3)), "0", "0"));
+    assert_eq!(test.violated(), []);
+    test.observe(&sized("rs", 1, 0, 4));
+    test.check_write("update", &sized("rs", 0, 0, 5));
+    assert_eq!(test.violated(), [Invariant::NotedSizes], "the size of the Deployment was 10 before");
+}
+
+#[test]
+fn conditions_agree_with_the_numbers_of_the_status() {
+    let status = |deployment: Value, numbers: [i32; 3], available: bool, reason: &str| {
+        let [replicas, updated, of_available] = numbers;
+        let status = json!({
+            "observedGeneration": 1, "replicas": replicas, "updatedReplicas": updated, "availableReplicas": of_available,
+            "conditions": [
+                {"type": "Available", "status": if available { "True" } else { "False" }},
+                {"type": "Progressing", "status": "True", "reason": reason},
+            ],
+        });
+        with(deployment, &[("/status", status)])
+    };
+    let complete = ([10, 10, 10], true, "NewReplicaSetAvailable");
+    let updating = ([13, 3, 8], true, "ReplicaSetUpdated");
+    let late = ([10, 10, 9], true, "ProgressDeadlineExceeded");
+    let cases = [
+        (deployment(), updating, complete, true),
+        (deployment(), complete, updating, true),
+        (deployment(), complete, ([10, 10, 9], true, "NewReplicaSetAvailable"), true),
+        (deployment(), updating, ([11, 10, 10], true, "NewReplicaSetAvailable"), false),
+        (deployment(), updating, ([10, 9, 10], true, "NewReplicaSetAvailable"), false),
+        (deployment(), complete, ([10, 10, 9], true, "ReplicaSetUpdated"), false),
+        (deployment(), complete, late, false),
+        (deployment(), updating, late, true),
+        (deployment(), updating, ([13, 3, 7], true, "ReplicaSetUpdated"), false),
+        (deployment(), updating, ([13, 3, 8], false, "ReplicaSetUpdated"), false),
+        (recreate(), updating, ([9, 9, 9], true, "ReplicaSetUpdated"), false),
+        (recreate(), updating, ([9, 9, 9], false, "ReplicaSetUpdated"), true),
+    ];
+    for (deployment, before, after, agrees) in cases {
+        let mut test = InvariantTest::new();
+        test.observe(&status(deployment.clone(), before.0, before.1, before.2));
+        test.check_write("update", &status(deployment, after.0, after.1, after.2));
+        let expected: &[Invariant] = if agrees { &[] } else { &[Invariant::Conditions] };
+        assert_eq!(test.violated(), expected, "{before:?} to {after:?}");
+    }
 }
 
 #[test]
@@ -245,105 +317,6 @@ fn deletion_shortly_after_the_loss_of_another_pod_is_allowed() {
         test.check_write("delete", &terminating(pod("b", "rs", true)));
         assert_eq!(test.violated(), expected, "{seconds} s later");
     }
-}
-
-#[test]
-fn new_pods_beside_old_ones_violate_recreate_overlap() {
-    let mut test = InvariantTest::new();
-    let recreate = with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]);
-    test.observe(&recreate);
-    test.observe(&set("old", 0, 0));
-    test.observe(&terminating(pod("p", "old", true)));
-    test.check_write("create", &set("new", 10, 0));
-    assert_eq!(test.violated(), [Invariant::RecreateOverlap]);
-    test.invariants.observe_change(Change::Deleted(&terminating(pod("p", "old", true))), test.now);
-    test.check_write("create", &set("newer", 0, 0));
-    assert_eq!(test.violated(), [Invariant::RecreateOverlap], "no pods are requested");
-}
-
-#[test]
-fn recreate_overlap_does_not_apply_to_a_sync_that_scales() {
-    let recreate = with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]);
-    let violated = vec![Invariant::RecreateOverlap];
-    for (replicas, desired, expected) in [(5, "5", vec![]), (5, "10", violated.clone()), (0, "5", violated)] {
-        let mut test = InvariantTest::new();
-        test.observe(&recreate);
-        test.observe(&set("old", 0, 0));
-        test.observe(&terminating(pod("p", "old", true)));
-        test.observe(&noted(set("new", replicas, 0), desired));
-        test.check_write("update", &sized("new", 10, 0, 2));
-        assert_eq!(test.violated(), expected, "{replicas} replicas, scaled for {desired}");
-    }
-}
-
-/// The old ReplicaSet is scaled to 0, the new one is created, and a pod of the old one follows.
-#[derive(Debug, Clone)]
-struct OldPodCase {
-    deployment: Value,
-    /// `false` if a user scales the old ReplicaSet to 0.
-    by_manager: bool,
-    /// `true` if a user scales the old ReplicaSet up in the end.
-    scaled_up_again: bool,
-    is_violation: bool,
-}
-
-#[test]
-fn old_pod_after_new_ones_violates_recreate_old_pods() {
-    let recreate = with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]);
-    let empty = unobserved("old", 0, 2);
-    let case =
-        OldPodCase { deployment: recreate, by_manager: true, scaled_up_again: false, is_violation: true };
-    let by_user = OldPodCase { by_manager: false, is_violation: false, ..case.clone() };
-    let scaled_up_again = OldPodCase { scaled_up_again: true, is_violation: false, ..case.clone() };
-    let rolling_update = OldPodCase { deployment: deployment(), is_violation: false, ..case.clone() };
-    for case in [case, by_user, scaled_up_again, rolling_update] {
-        let mut test = InvariantTest::new();
-        test.observe(&case.deployment);
-        test.observe(&set("old", 10, 0));
-        match case.by_manager {
-            true => test.check_write("update", &empty),
-            false => test.observe(&empty),
-        }
-        test.check_write("create", &set("new", 10, 0));
-        if case.scaled_up_again {
-            test.observe(&sized("old", 1, 0, 3));
-        }
-        assert_eq!(test.violated(), [], "{case:?}");
-        // The ReplicaSet controller may not have observed the scale-down.
-        test.check_delayed("create", &pod("p", "old", false));
-        let expected: &[Invariant] = if case.is_violation { &[Invariant::RecreateOldPods] } else { &[] };
-        assert_eq!(test.violated(), expected, "{case:?}");
-    }
-}
-
-#[test]
-fn old_pod_before_new_ones_is_no_violation() {
-    let mut test = InvariantTest::new();
-    test.observe(&with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]));
-    test.observe(&set("old", 10, 0));
-    test.check_write("update", &unobserved("old", 0, 2));
-    test.check_delayed("create", &pod("p", "old", false));
-    assert_eq!(test.violated(), []);
-}
-
-#[test]
-fn old_pod_after_those_of_a_rolling_update_is_no_violation() {
-    let mut test = InvariantTest::new();
-    test.observe(&deployment());
-    test.observe(&set("old", 10, 0));
-    test.check_write("update", &unobserved("old", 0, 2));
-    test.check_write("create", &set("new", 10, 0));
-    test.observe(&with(
-        deployment(),
-        &[
-            ("/spec/strategy", json!({"type": "Recreate"})),
-            ("/metadata/generation", json!(2)),
-            ("/status/observedGeneration", json!(2)),
-        ],
-    ));
-    test.advance(1);
-    test.check_delayed("create", &pod("p", "old", false));
-    assert_eq!(test.violated(), []);
 }
 
 #[test]

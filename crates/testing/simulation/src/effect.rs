@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kcm_apiserver::{ApiServer, ListOptions, Object, Resource};
+use kcm_apiserver::{ApiServer, ListOptions, Object, Resource, json::condition};
 use serde_json::{Value, json};
 
 use crate::{
@@ -86,7 +86,7 @@ impl<'a> Snapshot<'a> {
         if i64::try_from(active) != Ok(wanted) {
             return wrong(format!("has {active} pods, and spec.replicas is {wanted}"));
         }
-        for field in ["replicas", "readyReplicas", "availableReplicas"] {
+        for field in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
             if status(field) != wanted {
                 return wrong(format!(
                     "has {field} {} in its status, and spec.replicas is {wanted}",
@@ -97,7 +97,8 @@ impl<'a> Snapshot<'a> {
         if has_old_status(set.value()) {
             return wrong("has an old status".to_owned());
         }
-        None
+        condition(set.value(), "ReplicaFailure")
+            .and_then(|_| wrong("has the condition ReplicaFailure".to_owned()))
     }
 
     fn unfinished_deployment(&self, deployment: &Object) -> Option<String> {
@@ -110,9 +111,9 @@ impl<'a> Snapshot<'a> {
         if is_held(deployment, &own) {
             return None;
         }
-        let new: Vec<&&Object> = own.iter().filter(|set| is_of_template(set, deployment)).collect();
+        let all_new: Vec<&&Object> = own.iter().filter(|set| is_of_template(set, deployment)).collect();
         // There can be several, if an orphan was adopted.
-        let Some(new) = new.iter().find(|set| replicas(set.value()) == wanted).or(new.first()) else {
+        let Some(new) = all_new.iter().find(|set| replicas(set.value()) == wanted).or(all_new.first()) else {
             return wrong("has no new ReplicaSet".to_owned());
         };
         if replicas(new.value()) != wanted {
@@ -132,8 +133,26 @@ impl<'a> Snapshot<'a> {
                 ));
             }
         }
-        if has_old_status(value) {
+        if has_old_status(value) || status("unavailableReplicas") != 0 {
             return wrong("has an old status".to_owned());
+        }
+        let progress = condition(value, "Progressing").map(|condition| &condition["reason"]);
+        let is_available =
+            condition(value, "Available").is_some_and(|condition| condition["status"] == "True");
+        if !is_available
+            || condition(value, "ReplicaFailure").is_some()
+            || progress.is_some_and(|reason| reason != "NewReplicaSetAvailable")
+        {
+            return wrong(format!("has the conditions {}", value["status"]["conditions"]));
+        }
+        if progress.is_none() && has_deadline(value) {
+            return wrong("has no condition Progressing".to_owned());
+        }
+        if let ([new], Value::Object(of_users)) = (&all_new[..], annotations(deployment))
+            && let Some(name) =
+                of_users.keys().find(|name| new.annotation(name) != deployment.annotation(name))
+        {
+            return wrong(format!("has another annotation {name} than {}", describe(new)));
         }
         let history = value.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
         let old = own.len().saturating_sub(1);
@@ -312,6 +331,12 @@ fn describe(object: &Object) -> String {
 fn has_old_status(value: &Value) -> bool {
     number(value, "/status/observedGeneration") != number(value, "/metadata/generation")
         || number(value, "/status/terminatingReplicas") != 0
+}
+
+/// `true` if rollouts have a deadline. The largest number is none.
+fn has_deadline(deployment: &Value) -> bool {
+    let deadline = number(deployment, "/spec/progressDeadlineSeconds");
+    (1..i64::from(i32::MAX)).contains(&deadline)
 }
 
 fn number(object: &Value, pointer: &str) -> i64 {

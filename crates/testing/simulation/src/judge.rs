@@ -25,8 +25,8 @@ use tokio::sync::Notify;
 use crate::{
     choices::Choices,
     host::Process,
-    ledger::{Cause, Ledger, Rule, full_name},
-    scenario::{Incident, Scenario, UserAction},
+    ledger::{Cause, Ledger, TRUE_STATUS, full_name},
+    scenario::{Incident, Scenario, Strategy, UserAction},
     webhooks::RemovedOwners,
 };
 
@@ -54,21 +54,22 @@ struct State {
     sender: Option<RequestOrigin>,
     /// Identity of the holder of the lease and time of its last renewal.
     holder: (String, Timestamp),
-    /// Paths of requests that were refused by a fault, or got no response in time.
-    failed: BTreeSet<String>,
+    /// Paths of writes that were executed although their sender may have got no response.
+    unanswered: BTreeSet<String>,
     /// Pods that managers have created, by namespace and name.
     pods: BTreeSet<String>,
     /// Time of the last change of each object, by [`full_name`].
     touched: BTreeMap<String, Timestamp>,
+    /// The same, of changes by others than the managers.
+    touched_by_others: BTreeMap<String, Timestamp>,
     /// Time of the last change of each Deployment by a manager.
     changed: BTreeMap<String, Timestamp>,
-    /// `true` if a ReplicaSet was created or updated after the sender had given the request up, had exited or had lost the Lease.
-    has_late_set: bool,
+    /// Deployments of ReplicaSets that were created or updated after the sender had given the request up, had exited or had lost
+    /// the Lease, as `namespace/name`.
+    have_late_sets: BTreeSet<String>,
     /// `true` if the store was restored from a backup. From then on, only the end is judged: the caches of managers contain
     /// what has never happened.
     is_restored: bool,
-    /// `true` if a user pauses a Deployment.
-    pauses: bool,
     removed_owners: RemovedOwners,
     findings: Vec<Finding>,
     taken: usize,
@@ -91,7 +92,7 @@ impl Judge {
             exempt,
             choices: Arc::clone(choices),
             steps_clocks,
-            state: Mutex::new(State { pauses, ..State::default() }),
+            state: Mutex::default(),
             write_limit_reached: Notify::new(),
         })
     }
@@ -142,10 +143,10 @@ impl Observer for Judge {
         self.find("panic", what);
     }
 
-    fn failed(&self, path: &str) {
+    fn response_lost(&self, path: &str) {
         // Names of pods are drawn.
         self.choices.excuse(if path.contains("/pods/") { "pods" } else { path });
-        self.state.lock().failed.insert(path.to_owned());
+        self.state.lock().unanswered.insert(path.to_owned());
     }
 
     fn begin_read(&self, sender: &RequestOrigin, path: &str) {
@@ -219,7 +220,7 @@ impl Judge {
             && entry.code < 300
         {
             self.choices.excuse("late ReplicaSet");
-            state.has_late_set = true;
+            state.have_late_sets.extend(deployment_of(&entry));
         }
         if is_over || (sender.is_abandoned && !(is_creation && is_new_name)) {
             // The sender does not run or lead any more, or has given the request up.
@@ -239,21 +240,17 @@ impl Judge {
             state.touch(event, now);
             let cause = Cause { writer: &sender.process, is_status: entry.subresource == "status" };
             match state.ledger.apply(event, basis, Some(cause)) {
-                // Pods become available by wall clocks.
-                Some((Rule::TrueStatus, _)) if self.steps_clocks => {}
-                Some((rule, what)) => state.find(rule.name(), what, now),
+                Some((TRUE_STATUS, _)) if self.steps_clocks => {}
+                Some((rule, what)) => state.find(rule, what, now),
                 None => {}
             }
         }
         // The status of a Deployment is written after its ReplicaSet was created, also if it says so already (US-4.8).
-        let owner = entry.body.as_ref().and_then(|body| body.pointer("/metadata/ownerReferences/0/name"));
-        let deployment = match &*entry.resource {
-            "deployments" => Some(&*entry.name),
-            "replicasets" if is_creation => owner.and_then(Value::as_str),
-            _ => None,
-        };
-        if let Some(deployment) = deployment.filter(|_| !changes.is_empty()) {
-            state.changed.insert(format!("{}/{deployment}", entry.namespace), now);
+        let is_creation_or_status = entry.resource == "deployments" || is_creation;
+        if let Some(deployment) =
+            deployment_of(&entry).filter(|_| is_creation_or_status && !changes.is_empty())
+        {
+            state.changed.insert(deployment, now);
         }
     }
 
@@ -372,14 +369,12 @@ impl State {
             self.invariants.observe_change(change, now);
             self.ledger.apply(event, Basis::current(now), None);
             self.touch(event, now);
+            self.touched_by_others.extend(name_of(event).map(|name| (name, now)));
         }
     }
 
     fn touch(&mut self, event: &WatchEvent, now: Timestamp) {
-        if let Some(object) = event.object() {
-            let key = full_name(object.resource().plural(), object.namespace(), object.name());
-            self.touched.insert(key, now);
-        }
+        self.touched.extend(name_of(event).map(|name| (name, now)));
     }
 
     fn find(&mut self, rule: &str, what: String, now: Timestamp) {
@@ -394,21 +389,26 @@ impl State {
     fn excuses(&self, violation: &Violation, write: &Entry, basis: Basis) -> bool {
         let path = |what: &str| format!("/{}/{what}", write.namespace);
         let key = full_name(&write.resource, &write.namespace, &write.name);
-        let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
+        let is_unseen = |touched: &BTreeMap<String, Timestamp>| {
+            touched.get(&key).is_some_and(|touched| *touched >= basis.since)
+        };
+        let has_late_set = || deployment_of(write).is_some_and(|name| self.have_late_sets.contains(&name));
         let is_old = basis.since.saturating_add(RESOLUTION).is_ok_and(|seen| seen < basis.now);
         match violation.invariant {
             // What was done without a response, or not seen, is done again. Times in a status are exact in memory and whole seconds on
             // the wire (US-4.12).
             Invariant::IdleWrite => {
                 let object = path(&format!("{}/{}", write.resource, write.name));
-                is_unseen
-                    || self.failed.iter().any(|failed| failed.contains(&object))
+                // A patch requires no version, so it may repeat what the cache does not contain yet.
+                let touched = if write.verb == "patch" { &self.touched } else { &self.touched_by_others };
+                is_unseen(touched)
+                    || self.unanswered.iter().any(|path| path.contains(&object))
                     || write.resource == "deployments" && self.is_just_changed(write, basis)
             }
             // A creation that got no response is repeated.
             Invariant::CreatedTwice => {
                 let collection = path("replicasets");
-                self.failed.iter().any(|failed| failed.ends_with(&collection))
+                write.code >= 300 && self.unanswered.iter().any(|path| path.ends_with(&collection))
             }
             // A creation that was given up may be executed after the ReplicaSet controller has observed the scale-down.
             Invariant::RecreateOldPods => self.sender.as_ref().is_some_and(|sender| sender.is_abandoned),
@@ -424,14 +424,14 @@ impl State {
             // none is deleted that has some. The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7,
             // US-4.13).
             Invariant::DeletedInUse => {
-                is_unseen && (write.resource == "pods" || is_old)
-                    || self.pauses && write.resource == "replicasets"
+                is_unseen(&self.touched) && (write.resource == "pods" || is_old)
+                    || write.resource == "replicasets" && self.ledger.was_owner_paused(&key, basis)
             }
             // A ReplicaSet that is written late says that it was scaled for another size: all are then scaled in proportion,
             // whatever is available (US-4.8b).
-            Invariant::Availability | Invariant::SurplusReplicas if self.has_late_set => true,
+            Invariant::Availability | Invariant::SurplusReplicas => has_late_set(),
             // Revisions follow from the ReplicaSets that exist (US-4.8).
-            Invariant::Revisions if self.has_late_set => true,
+            Invariant::Revisions => has_late_set(),
             _ => false,
         }
     }
@@ -469,7 +469,23 @@ fn basis_of(sender: &RequestOrigin, now: Timestamp) -> Basis {
     // A sync may have begun right before what others did within the same millisecond.
     let since = sender.basis.min(now);
     let since = since.saturating_sub(RESOLUTION).unwrap_or(since);
-    Basis { now, since, is_abandoned: sender.is_abandoned }
+    Basis { now, since, delay: SignedDuration::ZERO, is_abandoned: sender.is_abandoned }
+}
+
+/// Namespace and name of the Deployment that a write concerns: the object, or the owner of a ReplicaSet.
+fn deployment_of(write: &Entry) -> Option<String> {
+    let name = match &*write.resource {
+        "deployments" => &*write.name,
+        "replicasets" => write.body.as_ref()?.pointer("/metadata/ownerReferences/0/name")?.as_str()?,
+        _ => return None,
+    };
+    Some(format!("{}/{name}", write.namespace))
+}
+
+/// [`full_name`] of the object of an event.
+fn name_of(event: &WatchEvent) -> Option<String> {
+    let object = event.object()?;
+    Some(full_name(object.resource().plural(), object.namespace(), object.name()))
 }
 
 /// The change of an event, or of `owned` in place of the object.
@@ -496,7 +512,8 @@ fn exemptions(scenario: &Scenario, pauses: bool) -> BTreeSet<Invariant> {
         // Counts requests and syncs between the steps of a story. Here, actions overlap.
         Invariant::Effort,
     ]);
-    let (mut deletes_sets, mut scales_sets, mut sets_strategy) = (false, false, false);
+    let (mut deletes_sets, mut scales_sets, mut sets_strategy, mut rolls_back) = (false, false, false, false);
+    let is_recreate = scenario.workloads.iter().any(|one| matches!(one.strategy, Strategy::Recreate));
     for action in &scenario.actions {
         match action.event {
             UserAction::DeleteSet { .. }
@@ -508,11 +525,14 @@ fn exemptions(scenario: &Scenario, pauses: bool) -> BTreeSet<Invariant> {
             // is Recreate (US-4.14).
             UserAction::Undo { .. } => {
                 exempt.insert(Invariant::RecreateOverlap);
-                exempt.insert(Invariant::SurplusReplicas);
+                rolls_back = true;
             }
             UserAction::SetStrategy { .. } => sets_strategy = true,
             _ => {}
         }
+    }
+    if rolls_back && (is_recreate || sets_strategy) {
+        exempt.insert(Invariant::SurplusReplicas);
     }
     if deletes_sets {
         // They follow from the ReplicaSets that exist (US-4.8).
@@ -538,14 +558,8 @@ fn exemptions(scenario: &Scenario, pauses: bool) -> BTreeSet<Invariant> {
 
 /// The name of an invariant in story files.
 fn rule_name(invariant: Invariant) -> String {
-    let mut name = String::new();
-    for (at, letter) in format!("{invariant:?}").chars().enumerate() {
-        if letter.is_uppercase() && at > 0 {
-            name.push('-');
-        }
-        name.extend(letter.to_lowercase());
-    }
-    name
+    let name = serde_json::to_value(invariant);
+    name.ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_else(|| format!("{invariant:?}"))
 }
 
 /// Value of `spec.replicas`.

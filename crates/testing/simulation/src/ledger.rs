@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use kcm_apiserver::{Object, OwnerReference, Resource, WatchEvent};
+use kcm_apiserver::{Object, OwnerReference, Resource, WatchEvent, json::condition};
 use kcm_invariants::Basis;
 use serde_json::Value;
 
@@ -53,6 +53,8 @@ struct TrackedObject {
     deleting: Option<Deletion>,
     /// Time since which `spec.paused` is set.
     paused: Option<Timestamp>,
+    /// Time at which `spec.paused` was last removed.
+    resumed: Option<Timestamp>,
     /// Time of the last change of labels or owner.
     changed: Timestamp,
 }
@@ -71,26 +73,8 @@ pub(crate) struct Cause<'a> {
     pub(crate) is_status: bool,
 }
 
-/// A rule that a manager's write can violate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// What is adopted and released.
-    Ownership,
-    /// No ReplicaSet is created for a Deployment that is paused.
-    Paused,
-    /// Numbers of pods in a status.
-    TrueStatus,
-}
-
-impl Rule {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ownership => "ownership",
-            Self::Paused => "paused",
-            Self::TrueStatus => "true-status",
-        }
-    }
-}
+/// Rule for the numbers of pods in a status. Pods become available by wall clocks.
+pub(crate) const TRUE_STATUS: &str = "true-status";
 
 impl Ledger {
     /// Notes that `reader` reads the object with a [`full_name`].
@@ -107,7 +91,7 @@ impl Ledger {
         event: &WatchEvent,
         basis: Basis,
         cause: Option<Cause<'_>>,
-    ) -> Option<(Rule, String)> {
+    ) -> Option<(&'static str, String)> {
         let object = event.object()?;
         let is_gone = matches!(event, WatchEvent::Deleted(_));
         let resource = object.resource();
@@ -123,19 +107,32 @@ impl Ledger {
         }
         self.apply_object(object, is_gone, basis.now, event.revision());
         if let Some(what) = wrong_owner {
-            return Some((Rule::Ownership, what));
+            return Some(("ownership", what));
         }
         if let Some(what) = paused {
-            return Some((Rule::Paused, what));
+            return Some(("paused", what));
         }
         let is_status = is_set && cause.is_some_and(|cause| cause.is_status);
         let found = if is_status { self.wrong_status(object, basis) } else { None };
-        found.map(|what| (Rule::TrueStatus, what))
+        found.map(|what| (TRUE_STATUS, what))
     }
 
     /// `true` if no ReplicaSet or Deployment has the UID, or if it is being deleted.
     pub(crate) fn is_deleted(&self, uid: &str) -> bool {
         self.objects.get(uid).is_none_or(|object| object.deleting.is_some())
+    }
+
+    /// `true` if a writer may have observed that the owner of the object with a [`full_name`] was paused.
+    pub(crate) fn was_owner_paused(&self, name: &str, basis: Basis) -> bool {
+        let owners = self
+            .objects
+            .values()
+            .filter(|object| object.name == name)
+            .filter_map(|object| self.objects.get(object.owner.as_ref()?));
+        let was_paused = |owner: &TrackedObject| {
+            owner.paused.is_some() || owner.resumed.is_some_and(|resumed| resumed >= basis.since)
+        };
+        owners.into_iter().any(was_paused)
     }
 
     fn apply_object(&mut self, object: &Object, is_gone: bool, now: Timestamp, revision: u64) {
@@ -147,7 +144,8 @@ impl Ledger {
         let is_deleting = is_gone || object.is_deleting();
         let deleting =
             old.and_then(|old| old.deleting).or(is_deleting.then_some(Deletion { since: now, revision }));
-        let paused = old.and_then(|old| old.paused).unwrap_or(now);
+        let (was_paused, resumed) = old.map_or((None, None), |old| (old.paused, old.resumed));
+        let is_paused = value["spec"]["paused"] == true;
         let known = TrackedObject {
             created: old.map_or(revision, |old| old.created),
             name: full_name(object.resource().plural(), object.namespace(), object.name()),
@@ -155,7 +153,8 @@ impl Ledger {
             labels,
             selector: value["spec"]["selector"].clone(),
             deleting,
-            paused: (value["spec"]["paused"] == true).then_some(paused),
+            paused: is_paused.then_some(was_paused.unwrap_or(now)),
+            resumed: if was_paused.is_some() && !is_paused { Some(now) } else { resumed },
             changed,
         };
         self.objects.insert(object.uid().to_owned(), known);
@@ -163,10 +162,9 @@ impl Ledger {
 
     fn apply_pod(&mut self, object: &Object, is_gone: bool, now: Timestamp) {
         let value = object.value();
-        let status = &value["status"];
-        let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-        let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
-        let is_finished = matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let ready = condition(value, "Ready");
+        let is_ready = ready.is_some_and(|ready| ready["status"] == "True");
+        let is_finished = matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let owner = controller(object);
         let pod = self.pods.entry(object.uid().to_owned()).or_default();
         let counts = is_ready && !is_finished && !is_gone && !object.is_deleting();
@@ -181,7 +179,7 @@ impl Ledger {
         }
         if counts && !is_same_owner {
             // It becomes another's, ready as it is.
-            pod.ready = Some(conditions.iter().find(|one| one["type"] == "Ready").map_or(now, transition));
+            pod.ready = Some(ready.map_or(now, transition));
         }
         pod.owner = owner.or_else(|| pod.owner.take());
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use kcm_api::PodTemplate;
 use kcm_apiserver::{
     ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, Patch, Resource,
-    Subresource, WriteOptions,
+    Subresource, WriteOptions, json::condition,
 };
 use kcm_clock::Clock;
 use serde_json::{Value, json};
@@ -188,8 +188,7 @@ impl Users {
     /// they have reported.
     pub(crate) fn remove_unready_pods(&self) {
         for pod in self.list(Resource::PODS, None) {
-            let conditions = pod.value()["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-            let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+            let is_ready = condition(pod.value(), "Ready").is_some_and(|ready| ready["status"] == "True");
             if !is_ready || pod.is_deleting() {
                 let options = DeleteOptions::now(pod.uid());
                 let _ = self.server.delete(Resource::PODS, pod.namespace(), pod.name(), &options);
@@ -200,10 +199,8 @@ impl Users {
     /// Reports pods as ready that a user has reported as not ready.
     pub(crate) fn restore_pods(&self) {
         for pod in self.list(Resource::PODS, None) {
-            let status = &pod.value()["status"];
-            let is_running = status["phase"] == "Running" && !pod.is_deleting();
-            let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-            if is_running && conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "False") {
+            let is_running = pod.value()["status"]["phase"] == "Running" && !pod.is_deleting();
+            if is_running && condition(pod.value(), "Ready").is_some_and(|ready| ready["status"] == "False") {
                 let _ = self.report(&pod, &json!({"conditions": [self.ready(true)]}));
             }
         }

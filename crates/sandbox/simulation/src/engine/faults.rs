@@ -81,6 +81,21 @@ pub enum FaultEffect {
     DelayWatch { time: u64 },
 }
 
+impl FaultEffect {
+    /// `true` if the request is executed, and its sender may get no response. A delay of a surprise is shorter than the timeouts of
+    /// clients.
+    pub(super) fn executes_without_response(self, is_surprise: bool) -> bool {
+        match self {
+            Self::LoseResponse
+            | Self::Late { .. }
+            | Self::Silence { executed: true }
+            | Self::Crash { executed: true } => true,
+            Self::DelayRequest { .. } | Self::DelayResponse { .. } => !is_surprise,
+            _ => false,
+        }
+    }
+}
+
 /// Fault of some requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -277,28 +277,27 @@ impl ProcessConnection {
             trace_response("connection broken");
             broken()
         };
+        if is_write && effect.is_some_and(|effect| effect.executes_without_response(network.choices.is_on())) {
+            network.observer.response_lost(&path);
+        }
         let response = match effect {
             Some(FaultEffect::LoseRequest) => return Err(lost()),
             Some(FaultEffect::LoseResponse) => {
-                network.observer.failed(&path);
                 network.execute(sender, request).await?;
                 return Err(lost());
             }
             Some(FaultEffect::Late { time }) => {
-                network.observer.failed(&path);
                 sender.is_abandoned = true;
                 self.execute_later(self.duration(1, time), sender, request);
                 return Err(lost());
             }
             Some(FaultEffect::Silence { executed }) => {
-                network.observer.failed(&path);
                 if executed {
                     network.execute(sender, request).await?;
                 }
                 return pending().await;
             }
             Some(FaultEffect::Crash { executed }) => {
-                network.observer.failed(&path);
                 if executed {
                     network.execute(sender, request).await?;
                 }
@@ -306,20 +305,16 @@ impl ProcessConnection {
                 return pending().await;
             }
             Some(FaultEffect::Refuse { code, retry_after }) => {
-                network.observer.failed(&path);
                 refusal(code, reason(code), "injected fault", retry_after)
             }
             Some(FaultEffect::Webhook { code: 403 }) => {
-                network.observer.failed(&path);
                 refusal(403, "Forbidden", "admission webhook \"w.example.com\" denied the request: no", None)
             }
             Some(FaultEffect::Webhook { code }) => {
-                network.observer.failed(&path);
                 let message = "Internal error occurred: failed calling webhook \"w.example.com\": timeout";
                 refusal(code, "InternalError", message, None)
             }
             Some(FaultEffect::DelayRequest { time }) => {
-                network.observer.failed(&path);
                 let time = self.duration(1, time);
                 if !network.choices.is_on() && process.random.once_in(2) {
                     sender.is_abandoned = true;
@@ -333,7 +328,6 @@ impl ProcessConnection {
                 }
             }
             Some(FaultEffect::DelayResponse { time }) => {
-                network.observer.failed(&path);
                 let response = network.execute(sender, request).await?;
                 network.clock.sleep(self.duration(1, time)).await;
                 whole(response)

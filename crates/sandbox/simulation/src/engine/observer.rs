@@ -70,8 +70,8 @@ pub trait Observer: Send + Sync {
     /// Observes a panic of the program of a process.
     fn panicked(&self, what: &str);
 
-    /// Observes a request that a fault refuses, or that gets no response in time.
-    fn failed(&self, path: &str);
+    /// Observes a write that is executed although its sender may get no response.
+    fn response_lost(&self, _path: &str) {}
 
     /// Observes the sender of the read that is executed next. Other requests may be executed before its end.
     fn begin_read(&self, _sender: &RequestOrigin, _path: &str) {}

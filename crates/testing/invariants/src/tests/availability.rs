@@ -59,9 +59,9 @@ fn proportional_scaling_has_no_minimum_if_there_are_too_many_replicas() {
     for (of_new, expected) in [(6, vec![]), (5, vec![Invariant::Availability])] {
         let mut test = InvariantTest::new();
         test.observe(&deployment());
-        test.observe(&noted(set("old", 8, 8), "12"));
-        test.observe(&noted(set("new", of_new, 0), "12"));
-        test.check_write("update", &noted(sized("old", 7, 8, 2), "10"));
+        test.observe(&noted(set("old", 8, 8), "12", "13"));
+        test.observe(&noted(set("new", of_new, 0), "12", "13"));
+        test.check_write("update", &noted(sized("old", 7, 8, 2), "10", "13"));
         assert_eq!(test.violated(), expected, "the new ReplicaSet has {of_new} replicas");
     }
 }
@@ -71,11 +71,9 @@ fn proportional_scaling_has_no_minimum_if_more_replicas_were_allowed() {
     for (max, expected) in [("15", vec![]), ("13", vec![Invariant::Availability])] {
         let mut test = InvariantTest::new();
         test.observe(&deployment());
-        test.observe(&noted(set("old", 8, 8), "12"));
-        let mut other = noted(set("new", 5, 0), "12");
-        other["metadata"]["annotations"]["deployment.kubernetes.io/max-replicas"] = json!(max);
-        test.observe(&other);
-        test.check_write("update", &noted(sized("old", 7, 8, 2), "10"));
+        test.observe(&noted(set("old", 8, 8), "12", "13"));
+        test.observe(&noted(set("new", 5, 0), "12", max));
+        test.check_write("update", &noted(sized("old", 7, 8, 2), "10", "13"));
         assert_eq!(test.violated(), expected, "at most {max} replicas");
     }
 }
@@ -83,12 +81,6 @@ fn proportional_scaling_has_no_minimum_if_more_replicas_were_allowed() {
 /// The Deployment was scaled from 20 to 10, so 12 of 25 replicas are removed.
 #[test]
 fn proportional_scaling_removes_at_most_the_surplus_if_no_replica_set_grows() {
-    let noted = |set: Value, desired: &str, max: &str| {
-        let annotations = json!({
-            "deployment.kubernetes.io/desired-replicas": desired, "deployment.kubernetes.io/max-replicas": max,
-        });
-        with(set, &[("/metadata/annotations", annotations)])
-    };
     for (to, max, expected) in
         [(5, "25", vec![]), (4, "25", vec![Invariant::Availability]), (4, "12", vec![])]
     {
@@ -108,7 +100,7 @@ fn proportional_scaling_follows_from_a_replica_set_that_was_just_deleted() {
         let mut test = InvariantTest::new();
         test.observe(&deployment());
         test.observe(&set("old", 8, 8));
-        let other = noted(set("other", 6, 0), "12");
+        let other = noted(set("other", 6, 0), "12", "13");
         test.observe(&other);
         test.invariants.observe_change(Change::Deleted(&other), test.now);
         test.advance(seconds);
@@ -122,8 +114,8 @@ fn proportional_scaling_follows_from_a_replica_set_that_was_just_deleted() {
 fn proportional_scaling_follows_from_the_size_noted_in_any_replica_set() {
     let never_scaled = with(set("adopted", 6, 0), &[("/metadata/annotations", json!({}))]);
     for (adopted, expected) in [
-        (noted(set("adopted", 6, 0), "12"), vec![]),
-        (noted(set("adopted", 6, 0), "10"), vec![Invariant::Availability]),
+        (noted(set("adopted", 6, 0), "12", "13"), vec![]),
+        (noted(set("adopted", 6, 0), "10", "13"), vec![Invariant::Availability]),
         (never_scaled, vec![Invariant::Availability]),
     ] {
         let mut test = InvariantTest::new();
