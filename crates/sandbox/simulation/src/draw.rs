@@ -81,6 +81,13 @@ fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
     };
     let verbs = ["*", "create", "update", "patch", "delete", "get", "list"];
     let verb = if is_watch { "watch" } else { random.pick(&verbs).unwrap_or("*") };
+    let effect = match effect {
+        // Conflicts are those of updates. The API server also responds to a creation with 409, if the object exists.
+        FaultEffect::Refuse { code: 409, retry_after } if !matches!(verb, "update" | "patch") => {
+            FaultEffect::Refuse { code: 500, retry_after }
+        }
+        effect => effect,
+    };
     let from = random.below(end);
     RequestFault {
         requests: RequestPattern(format!("{verb} *")),
@@ -88,5 +95,21 @@ fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
         per_mille: random.pick(&[100, 300, 500]).unwrap_or(100),
         from,
         until: (from + random.between(1_000, 20_000)).min(end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflicts_are_drawn_for_updates() {
+        let faults = (0..5_000).flat_map(|seed| Scenario::default().with_seed(seed).faults);
+        let is_conflict =
+            |fault: &RequestFault| matches!(fault.effect, FaultEffect::Refuse { code: 409, .. });
+        let mut requests: Vec<_> = faults.filter(is_conflict).map(|fault| fault.requests.0).collect();
+        requests.sort();
+        requests.dedup();
+        assert_eq!(requests, ["patch *", "update *"]);
     }
 }

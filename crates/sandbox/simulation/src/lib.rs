@@ -11,7 +11,7 @@
 //! | [`calm`](Simulation::calm) | the scenario without faults, and repeats it |
 //! | [`seeds`](Simulation::seeds) | the scenario with the faults of each seed |
 //! | [`surprises`](Simulation::surprises) | every schedule of the scenario with a few [`Surprise`]s |
-//! | [`check_scenario`](Simulation::check_scenario) | a [`Scenario`], such as that of a file; panics if a rule is violated |
+//! | [`check_scenario`](Simulation::check_scenario) | a [`Scenario`], such as that of a file, without its faults and with them; panics if a rule is violated |
 //! | [`run`](Simulation::run) | a [`Scenario`] |
 //!
 //! A violation is a [`Failure`] with a scenario that was made as small as possible. [`RULES`] apply to every operator, unless
@@ -128,6 +128,7 @@ pub use engine::{
     surprises::{Alternative, Surprise},
 };
 pub use kcm_apiserver::{ApiServer, Object};
+pub use kcm_clock::{Clock, Random};
 pub use process::{ExitResult, ManagerProcess};
 pub use rules::RULES;
 pub use scenario::{Action, Scenario};

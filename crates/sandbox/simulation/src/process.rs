@@ -10,6 +10,7 @@ use crate::engine::network::ProcessConnection;
 /// One life of a process of the operator: connection, clock and randomness.
 ///
 /// After the process was killed, no request of its tasks is sent, no response reaches them, and no sleep of the clock ends.
+/// Otherwise, tasks that it has spawned continue.
 #[derive(Clone)]
 pub struct ManagerProcess {
     connection: ProcessConnection,
@@ -49,7 +50,8 @@ impl ManagerProcess {
         self.connection.clone()
     }
 
-    /// Client of kube-rs, with the default namespace `default`.
+    /// Client of kube-rs, with the default namespace `default`. It sends each request once. `Client::try_default` repeats those
+    /// that fail with 429, 503 or 504, after random delays.
     ///
     /// # Panics
     ///

@@ -21,7 +21,7 @@ use crate::{
         observer::{Finding, Observer, RequestOrigin, START_MILLISECOND, log_line, watch},
         step::verb_and_resource,
     },
-    rules::{check_status, is_of_others, stable_key, violation},
+    rules::{check_status, is_of_others, make_stable, stable_key, violation},
     world::Write,
 };
 
@@ -43,6 +43,8 @@ pub(crate) struct Recorder {
     disabled: BTreeSet<String>,
     /// `true` if requests are recorded.
     records: bool,
+    /// `true` if the scenario has no faults.
+    is_calm: bool,
     state: Mutex<State>,
     request_limit_reached: Notify,
 }
@@ -60,7 +62,8 @@ struct State {
     log: Vec<String>,
     requests: Vec<String>,
     sent: u64,
-    writes: u64,
+    /// Positions of writes in the log, without those of Leases and Events.
+    writes: Vec<usize>,
     counts: BTreeMap<String, u64>,
 }
 
@@ -79,6 +82,7 @@ impl Recorder {
         rules: Vec<WriteRule>,
         disabled: &BTreeSet<String>,
         records: bool,
+        is_calm: bool,
     ) -> Arc<Self> {
         let (clock, choices) = (Arc::clone(clock), Arc::clone(choices));
         Arc::new(Self {
@@ -87,6 +91,7 @@ impl Recorder {
             rules,
             disabled: disabled.clone(),
             records,
+            is_calm,
             state: Mutex::default(),
             request_limit_reached: Notify::new(),
         })
@@ -120,12 +125,16 @@ impl Recorder {
         let late = if sender.is_abandoned { " (late)" } else { "" };
         let (verb, code) = (event.verb, event.code);
         let line = format!("{process} {verb} {resource}{part}{subresource} {namespace}/{name} {code}{late}");
-        state.line(now, &line);
+        // After the faults, a leader renews its Lease until the end.
+        if resource != "leases" || !self.choices.is_over() {
+            state.line(now, &line);
+        }
         if resource == "leases" {
             state.note_lease(&sender.process, &caused, now);
-        } else if resource != "events" {
+        } else if resource != "events" && !sender.is_abandoned && !caused.is_empty() {
             // A repeated apply that changes nothing is no write: kube-rs reconciles all objects after each list.
-            state.writes += u64::from(!sender.is_abandoned && !caused.is_empty());
+            let line = state.log.len() - 1;
+            state.writes.push(line);
         }
         let is_checked = !(sender.is_abandoned || sender.process.is_dead() || state.is_restored);
         for event in &caused {
@@ -184,9 +193,15 @@ impl Recorder {
         }
     }
 
-    /// Writes so far, without those of Leases and events.
-    pub(crate) fn writes(&self) -> u64 {
-        self.state.lock().writes
+    /// Number of writes so far, without those of Leases and Events.
+    pub(crate) fn writes(&self) -> usize {
+        self.state.lock().writes.len()
+    }
+
+    /// Line of the log of the write of this number, from 0.
+    pub(crate) fn write(&self, number: usize) -> Option<String> {
+        let state = self.state.lock();
+        Some(state.log.get(*state.writes.get(number)?)?.trim_start().to_owned())
     }
 
     pub(crate) fn has_findings(&self) -> bool {
@@ -202,7 +217,7 @@ impl Recorder {
             log: std::mem::take(log),
             requests: std::mem::take(requests),
             counts: std::mem::take(counts),
-            writes: *writes,
+            writes: writes.len() as u64,
             ..crate::Outcome::default()
         }
     }
@@ -224,6 +239,11 @@ impl Observer for Recorder {
         }
         // Events contain times of the wall clock in kube-rs.
         if self.records && !is_request_for(&request.method, request.uri.path(), &["events"]) {
+            let stable = serde_json::from_slice(body).map(|mut value| {
+                make_stable(&mut value);
+                value.to_string()
+            });
+            let body = stable.as_ref().map_or(&**body, |text| text.as_bytes());
             let text = String::from_utf8_lossy(body.get(..MAX_BODY).unwrap_or(body));
             let time = now.as_millisecond() - START_MILLISECOND;
             state.requests.push(format!("{time} {process:?} {} {} {text}", request.method, request.uri));
@@ -256,6 +276,13 @@ impl Observer for Recorder {
     }
 
     fn process_starts(&self) {}
+
+    fn exited(&self, what: &str) {
+        self.note(what);
+        if self.is_calm {
+            self.find("exit", what);
+        }
+    }
 
     fn panicked(&self, what: &str) {
         self.find("panic", what);

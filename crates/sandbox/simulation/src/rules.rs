@@ -28,6 +28,7 @@ pub const RULES: &[&str] = &[
     "lease",
     "effort",
     "panic",
+    "exit",
     "deterministic",
     "surprise",
 ];
@@ -150,14 +151,15 @@ pub(crate) fn caught<T>(function: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(function)).map_err(|panic| panic_message(&*panic).to_owned())
 }
 
-/// Removes times, UIDs and generations.
-fn make_stable(value: &mut Value) {
+/// Removes UIDs and observed generations, replaces times and other UIDs, and sorts conditions.
+pub(crate) fn make_stable(value: &mut Value) {
     match value {
         Value::Object(members) => {
+            members.retain(|name, _| !matches!(&**name, "uid" | "observedGeneration"));
             for (name, member) in members {
-                match &**name {
-                    "uid" | "observedGeneration" => *member = Value::Null,
-                    _ => make_stable(member),
+                make_stable(member);
+                if let ("conditions", Value::Array(conditions)) = (&**name, member) {
+                    conditions.sort_by(|one, other| one["type"].as_str().cmp(&other["type"].as_str()));
                 }
             }
         }
@@ -222,10 +224,17 @@ mod tests {
         });
         make_stable(&mut value);
         let stable = json!({
-            "uid": null, "observedGeneration": null, "count": 3,
-            "times": ["TIME", "TIME", "2026"],
+            "count": 3, "times": ["TIME", "TIME", "2026"],
             "labels": {"controller-uid": "UID", "n": "a-b-c-d-e"},
         });
         assert_eq!(value, stable);
+    }
+
+    #[test]
+    fn conditions_are_compared_without_their_order() {
+        let mut value = json!({"conditions": [{"type": "Ready"}, {"type": "Available"}], "others": [2, 1]});
+        make_stable(&mut value);
+        let sorted = json!({"conditions": [{"type": "Available"}, {"type": "Ready"}], "others": [2, 1]});
+        assert_eq!(value, sorted);
     }
 }

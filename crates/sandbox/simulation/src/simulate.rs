@@ -36,7 +36,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(30);
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
 impl<X: Send + Sync + 'static> Simulation<X> {
-    /// Runs a scenario in simulated time, then without faults, and compares the effects.
+    /// Runs a scenario in simulated time without faults, then with them, and compares the effects.
     ///
     /// # Errors
     ///
@@ -46,11 +46,13 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// Within a Tokio runtime.
     pub fn run(&self, scenario: &Scenario) -> Result<Outcome, SimulationError> {
-        let mut outcome = self.run_once(scenario)?;
-        // A surprise that has not happened leaves the others.
-        let is_comparable = outcome.findings.iter().all(|finding| finding.rule == "surprise");
-        if scenario.has_faults() && is_comparable {
-            let calm = self.run_once(&scenario.without_faults())?;
+        if !scenario.has_faults() {
+            return self.run_once(scenario);
+        }
+        let calm = self.run_once(&scenario.without_faults())?;
+        let (mut outcome, _) = self.run_guided(scenario, None, Some(&calm))?;
+        // When a scenario is shrunk, a surprise that does not happen any more leaves the others.
+        if outcome.findings.iter().all(|finding| finding.rule == "surprise") {
             self.compare(scenario, &mut outcome, &calm);
             outcome.add_without_faults(calm.findings);
         }
@@ -67,20 +69,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     ///
     /// Within a Tokio runtime.
     pub fn run_once(&self, scenario: &Scenario) -> Result<Outcome, SimulationError> {
-        Ok(self.run_guided(scenario, None)?.0)
-    }
-
-    /// Runs a scenario twice, and returns the first request that differs.
-    ///
-    /// # Errors
-    ///
-    /// If a rule or a kind does not exist, or the API server refuses an object of the start.
-    ///
-    /// # Panics
-    ///
-    /// Within a Tokio runtime.
-    pub fn repeat(&self, scenario: &Scenario) -> Result<Option<Finding>, SimulationError> {
-        Ok(self.run_twice(scenario)?.1)
+        Ok(self.run_guided(scenario, None, None)?.0)
     }
 
     /// Runs a scenario twice. Returns the first outcome, and the first request that differs.
@@ -114,17 +103,19 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         }
     }
 
+    /// Runs a scenario. With the outcome without faults, the run waits until its effect is the same.
     fn run_guided(
         &self,
         scenario: &Scenario,
         guide: Option<Guide>,
+        calm: Option<&Outcome>,
     ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
         self.check_rules()?;
         // Jitter of kube-rs. It is drawn from the generator of the thread.
         fastrand::seed(scenario.seed);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        runtime.block_on(simulate(self, scenario, guide))
+        runtime.block_on(simulate(self, scenario, guide, calm))
     }
 }
 
@@ -132,11 +123,13 @@ impl<X: Send + Sync + 'static> Simulation<X> {
 pub(crate) struct SimulatedScenario<'a, X> {
     pub(crate) simulation: &'a Simulation<X>,
     pub(crate) scenario: Scenario,
+    /// Outcome without faults.
+    pub(crate) calm: Arc<Outcome>,
 }
 
-impl<X> Clone for SimulatedScenario<'_, X> {
+impl<X: Send + Sync + 'static> Clone for SimulatedScenario<'_, X> {
     fn clone(&self) -> Self {
-        Self { simulation: self.simulation, scenario: self.scenario.clone() }
+        self.with_surprises(&self.scenario.surprises)
     }
 }
 
@@ -148,12 +141,12 @@ impl<X> fmt::Debug for SimulatedScenario<'_, X> {
 
 impl<X: Send + Sync + 'static> Schedule for SimulatedScenario<'_, X> {
     fn run_guided(&self, guide: Option<Guide>) -> Result<(Outcome, Arc<Choices>), SimulationError> {
-        self.simulation.run_guided(&self.scenario, guide)
+        self.simulation.run_guided(&self.scenario, guide, Some(&self.calm))
     }
 
     fn with_surprises(&self, surprises: &[Surprise]) -> Self {
         let scenario = Scenario { surprises: surprises.to_vec(), ..self.scenario.clone() };
-        Self { simulation: self.simulation, scenario }
+        Self { simulation: self.simulation, scenario, calm: Arc::clone(&self.calm) }
     }
 
     fn compare(&self, outcome: &mut Outcome, calm: &Outcome) {
@@ -164,6 +157,8 @@ impl<X: Send + Sync + 'static> Schedule for SimulatedScenario<'_, X> {
 struct Cluster<'a, X> {
     simulation: &'a Simulation<X>,
     scenario: &'a Scenario,
+    /// Outcome without faults.
+    calm: Option<&'a Outcome>,
     clock: Arc<dyn Clock>,
     world: World<X>,
     recorder: Arc<Recorder>,
@@ -176,6 +171,7 @@ async fn simulate<X: Send + Sync + 'static>(
     simulation: &Simulation<X>,
     scenario: &Scenario,
     guide: Option<Guide>,
+    calm: Option<&Outcome>,
 ) -> Result<(Outcome, Arc<Choices>), SimulationError> {
     let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
@@ -188,7 +184,8 @@ async fn simulate<X: Send + Sync + 'static>(
         let (rule, world) = (Arc::clone(rule), Arc::clone(&world));
         (name.clone(), Box::new(move |write| world.get().and_then(|world| rule(write, world))))
     });
-    let recorder = Recorder::new(&clock, &choices, write_rules.collect(), &simulation.disabled, !is_explored);
+    let (disabled, is_calm) = (&simulation.disabled, !scenario.has_faults());
+    let recorder = Recorder::new(&clock, &choices, write_rules.collect(), disabled, !is_explored, is_calm);
     let audited = Arc::clone(&recorder);
     let server = ApiServer::new(ApiServerConfig {
         clock: Arc::clone(&clock),
@@ -230,7 +227,8 @@ async fn simulate<X: Send + Sync + 'static>(
     let network = Arc::new(Network::new(Arc::clone(&clock), &server, observer, &choices, settings));
     managers.start(&network);
     let choices_of_run = Arc::clone(&choices);
-    let cluster = Cluster { simulation, scenario, clock, world: view, recorder, network, managers, choices };
+    let cluster =
+        Cluster { simulation, scenario, calm, clock, world: view, recorder, network, managers, choices };
     tokio::select! {
         biased;
         () = cluster.recorder.request_limit_reached() => {}
@@ -264,9 +262,10 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
         if self.settle().await {
             let writes = self.recorder.writes();
             self.clock.sleep(IDLE_CHECK).await;
-            let more = self.recorder.writes() - writes;
-            if more > 0 {
-                self.recorder.find("silence", &format!("{more} writes after everything was done"));
+            if let Some(first) = self.recorder.write(writes) {
+                let more = self.recorder.writes() - writes;
+                let what = format!("{more} writes after everything was done, the first one is `{first}`");
+                self.recorder.find("silence", &what);
             }
         }
     }
@@ -321,12 +320,26 @@ impl<X: Send + Sync + 'static> Cluster<'_, X> {
             let is_writing = self.recorder.writes() > before;
             let writing = (is_writing && (!is_late || self.simulation.applies("converged")))
                 .then(|| ("converged", "the operator is still writing".to_owned()));
-            let Some((rule, what)) = writing.or_else(|| self.unfinished()) else { return !is_writing };
+            let Some((rule, what)) = writing.or_else(|| self.unfinished()) else {
+                if is_late || self.has_calm_effect() {
+                    return !is_writing;
+                }
+                continue;
+            };
             if is_late {
                 self.recorder.find(rule, &what);
                 return false;
             }
         }
+    }
+
+    /// `true` if no rule for effects is violated. A retry may still be due.
+    fn has_calm_effect(&self) -> bool {
+        let Some(calm) = self.calm else { return true };
+        let effect = rules::effect(&self.world, &self.simulation.ignored);
+        let mut outcome = Outcome { effect, ..Outcome::default() };
+        self.simulation.compare(self.scenario, &mut outcome, calm);
+        outcome.has_no_findings()
     }
 
     /// Violation of a rule for the end.

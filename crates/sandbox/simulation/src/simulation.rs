@@ -138,13 +138,14 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         self
     }
 
-    /// Sets the scenario, in place of that of [`at`](Self::at) and [`processes`](Self::processes).
-    #[must_use]
-    pub fn scenario(self, scenario: Scenario) -> Self {
-        Self { scenario, ..self }
+    /// Scenario of [`at`](Self::at) and [`processes`](Self::processes). With faults, it is a scenario for [`run`](Self::run) and
+    /// [`check_scenario`](Self::check_scenario): `Scenario { faults, ..simulation.scenario().clone() }`.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
     }
 
-    /// Sets the number of processes of the operator. More than one requires leader election. Default: 1.
+    /// Sets the number of processes of the operator. More than one requires leader election, with timers of Tokio or of
+    /// [`ManagerProcess::clock`]. Default: 1.
     #[must_use]
     pub fn processes(mut self, count: usize) -> Self {
         self.scenario.managers = count;
@@ -201,7 +202,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
         self
     }
 
-    /// Sets the time in which the operator must converge after the last fault. Default: 30 minutes, because retries back off.
+    /// Sets the time in which the operator must converge after the last fault. Until then, a run with faults waits for the
+    /// effect of the run without faults. That run ends after 30 s without writes. Default: 30 minutes.
     #[must_use]
     pub fn converges_within(self, time: Duration) -> Self {
         Self { converges_within: time, ..self }

@@ -18,8 +18,7 @@ pub struct World<X = ()> {
 }
 
 impl<X> World<X> {
-    /// View of a cluster, for tests of rules.
-    pub fn new(server: &Arc<ApiServer>, external: X) -> Self {
+    pub(crate) fn new(server: &Arc<ApiServer>, external: X) -> Self {
         Self { server: Arc::clone(server), external: Arc::new(external), kinds: Arc::default() }
     }
 

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{
-    future::pending,
+    future::{pending, ready},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -11,7 +11,7 @@ use k8s_openapi::{
     api::{apps::v1::Deployment, batch::v1::Job, coordination::v1::Lease, core::v1::ConfigMap},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kcm_simulation::{Action, Object, Scenario, Simulation};
+use kcm_simulation::{Action, Alternative, Object, Scenario, Simulation, Surprise};
 use kube_client::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -75,7 +75,8 @@ async fn create_once(client: Client) {
 }
 
 #[test]
-fn surprise_of_a_file_that_does_not_happen_has_no_effect() {
+#[should_panic(expected = "surprise: there is no step m0 list pods #7")]
+fn surprise_of_a_file_that_does_not_happen_violates_a_rule() {
     let text = "
 end: 1000
 surprises:
@@ -86,6 +87,10 @@ surprises:
     let simulation = || Simulation::new(|process| create_once(process.kube_client())).namespace("shop");
     let outcome = simulation().run(&scenario).unwrap();
     assert_eq!(outcome.rules(), ["equal-effect", "surprise"], "{outcome}");
+    let of_pods = "{end: 1000, surprises: [{step: m0 create configmaps, nth: 1, becomes: slowStart}]}";
+    let outcome = simulation().run(&Scenario::parse(of_pods).unwrap()).unwrap();
+    assert_eq!(outcome.rules(), ["surprise"], "{outcome}");
+    simulation().without_rule("equal-effect").without_rule("surprise").check_scenario(&scenario);
     simulation().without_rule("equal-effect").check_scenario(&scenario);
 }
 
@@ -96,6 +101,69 @@ fn surprise_of_a_file_that_happens_violates_a_rule() {
     Simulation::new(|process| create_once(process.kube_client()))
         .namespace("shop")
         .check_scenario(&Scenario::parse(text).unwrap());
+}
+
+#[test]
+#[should_panic(expected = "inactive: the operator writes nothing")]
+fn file_without_a_write_violates_a_rule() {
+    let simulation = Simulation::new(|_| pending::<()>());
+    let scenario = Scenario::parse("incidents: [{at: 1000, event: {kill: {manager: 0}}}]").unwrap();
+    simulation.check_scenario(&Scenario { end: 1_000, ..scenario });
+}
+
+#[test]
+fn scenario_of_the_simulation_is_extended_with_faults() {
+    let simulation = Simulation::new(|process| create_once(process.kube_client())).namespace("shop");
+    let simulation = simulation.at(1, Action::delete("ConfigMap", "shop", "a"));
+    let fault =
+        Surprise { step: "m0 create configmaps".to_owned(), nth: 1, becomes: Alternative::DelayRequest };
+    let scenario = Scenario { surprises: vec![fault], ..simulation.scenario().clone() };
+    assert_eq!(simulation.run(&scenario).unwrap().rules(), ["left-behind"]);
+}
+
+/// Applies a ConfigMap until it succeeds, every `pause` seconds.
+async fn retry(client: Client, pause: u64) {
+    let api: Api<ConfigMap> = Api::namespaced(client, "shop");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    while api.patch("a", &PatchParams::apply("test"), &Patch::Apply(&map)).await.is_err() {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+    }
+    pending::<()>().await;
+}
+
+#[test]
+fn end_waits_for_retries() {
+    let text = "{end: 1000, surprises: [{step: m0 patch configmaps, nth: 1, becomes: refuse}]}";
+    let scenario = Scenario::parse(text).unwrap();
+    let simulation =
+        |pause| Simulation::new(move |process| retry(process.kube_client(), pause)).namespace("shop");
+    for pause in [5, 50, 500] {
+        simulation(pause).check_scenario(&scenario);
+    }
+    let outcome = simulation(500).converges_within(Duration::from_secs(60)).run(&scenario).unwrap();
+    assert_eq!(outcome.rules(), ["equal-effect"], "{outcome}");
+}
+
+#[test]
+fn times_of_the_wall_clock_are_not_compared() {
+    static NOW: AtomicU32 = AtomicU32::new(0);
+    async fn operator(client: Client) {
+        for name in ["a", "b"] {
+            let now = format!("2026-01-01T00:00:00.{:06}Z", NOW.fetch_add(1, Ordering::Relaxed));
+            let data = json!({ "at": now });
+            let map =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+            let api: Api<ConfigMap> = Api::namespaced(client.clone(), "shop");
+            let params = PatchParams::apply("test");
+            while api.patch(name, &params, &Patch::Apply(&map)).await.is_err() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        pending::<()>().await;
+    }
+    let simulation = Simulation::new(|process| operator(process.kube_client())).namespace("shop");
+    assert_eq!(simulation.calm().unwrap(), None);
+    assert_eq!(simulation.surprises(1).unwrap(), None);
 }
 
 /// Rules that an operator violates in the run without faults.
@@ -142,6 +210,10 @@ fn status_that_is_ahead_or_goes_back_violates_a_rule() {
 #[test]
 fn late_write_violates_a_rule() {
     assert_eq!(violated(|client| heartbeat(client, 45)), ["silence"]);
+    let simulation = Simulation::new(|process| heartbeat(process.kube_client(), 45)).namespace("shop");
+    let failure = simulation.calm().unwrap().unwrap();
+    let first = "the first one is `90000 m0.1 patch configmaps shop/heartbeat 200`";
+    assert!(failure.to_string().contains(first), "{failure}");
 }
 
 #[test]
@@ -296,6 +368,21 @@ fn panic_violates_a_rule() {
     let failure = Simulation::new(|_| operator()).calm().unwrap().unwrap();
     assert_eq!(failure.outcome.rules(), ["panic"], "{failure}");
     assert!(failure.to_string().contains("panic: m0.1 panics: no configuration"), "{failure}");
+}
+
+#[test]
+fn exit_violates_a_rule_in_a_scenario_without_faults() {
+    async fn operator(client: Client) -> Result<(), &'static str> {
+        apply(&client, "once").await;
+        Err("the watch has ended")
+    }
+    let simulation = || Simulation::new(|process| operator(process.kube_client())).namespace("shop");
+    let failure = simulation().calm().unwrap().unwrap();
+    assert_eq!(failure.outcome.rules(), ["exit"], "{failure}");
+    assert!(failure.to_string().contains("exit: m0.1 exits: the watch has ended"), "{failure}");
+    assert_eq!(simulation().without_rule("exit").calm().unwrap(), None);
+    let ended = Simulation::new(|_| ready(())).without_rule("inactive").calm().unwrap().unwrap();
+    assert!(ended.to_string().contains("exit: m0.1 exits\n"), "{ended}");
 }
 
 /// Creates a Job until it exists, and a ConfigMap when the Job has succeeded.

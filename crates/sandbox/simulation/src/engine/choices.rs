@@ -171,7 +171,10 @@ impl Choices {
         if state.record(&step, nth, kind, now) {
             self.rejoined.notify_one();
         }
-        let at = state.left.iter().position(|one| *one.step == *step && one.nth == nth);
+        let is_here = |one: &Surprise| {
+            *one.step == *step && one.nth == nth && kind.alternatives().contains(&one.becomes)
+        };
+        let at = state.left.iter().position(is_here);
         let becomes = match at {
             Some(at) => state.left.remove(at).becomes,
             None => state.run_children()?,
@@ -266,6 +269,11 @@ impl Choices {
         self.state.lock().is_over = true;
     }
 
+    /// `true` after [`end`](Self::end).
+    pub fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+
     /// Waits until the state of the run contains the effects of all surprises.
     pub async fn wait_for_effects(&self) {
         if self.is_on {
@@ -304,7 +312,7 @@ impl Choices {
             return Some(format!("the run before its last surprise differs from its parent at {step}"));
         }
         let left = state.left.first()?;
-        Some(format!("there is no step {} #{}", left.step, left.nth))
+        Some(format!("there is no step {} #{} that becomes {:?}", left.step, left.nth, left.becomes))
     }
 
     /// `true` if the run was ended because it had a state of another schedule.
@@ -399,7 +407,7 @@ impl State {
         let is_prefix = !self.left.is_empty();
         if let Some(of_parent) = guide.parent.get(self.points.len())
             && is_prefix
-            && *of_parent != point
+            && (&of_parent.step, of_parent.nth, of_parent.kind) != (&point.step, point.nth, point.kind)
             && self.diverged.is_none()
         {
             self.diverged = Some(format!("{} #{}", of_parent.step, of_parent.nth));

@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use http::request::Parts;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::step::verb_and_resource;
 
@@ -120,6 +120,7 @@ pub trait RequestSelector: fmt::Debug + Send + Sync {
 
 impl<R: RequestSelector + 'static> RequestFault<R> {
     /// The fault with a selection of any type.
+    #[doc(hidden)]
     pub fn erased(self) -> RequestFault<Arc<dyn RequestSelector>> {
         let Self { requests, effect, per_mille, from, until } = self;
         RequestFault { requests: Arc::new(requests), effect, per_mille, from, until }
@@ -132,7 +133,21 @@ impl<R: RequestSelector + 'static> RequestFault<R> {
 /// resources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct RequestPattern(pub String);
+pub struct RequestPattern(#[serde(deserialize_with = "pattern")] pub String);
+
+/// Verbs of a [`RequestPattern`].
+const VERBS: [&str; 8] = ["create", "update", "patch", "delete", "get", "list", "watch", "*"];
+
+/// Deserializes a pattern with a known verb.
+fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let pattern = String::deserialize(deserializer)?;
+    let verb = pattern.split(' ').next().unwrap_or_default();
+    if VERBS.contains(&verb) {
+        return Ok(pattern);
+    }
+    let verbs = VERBS.join(", ");
+    Err(D::Error::custom(format!("invalid requests {pattern:?}: {verb:?} is none of the verbs {verbs}")))
+}
 
 impl RequestSelector for RequestPattern {
     fn selects(&self, request: &Parts, is_watch: bool) -> bool {
@@ -165,5 +180,19 @@ mod tests {
             assert!(!selects(pattern, false), "{pattern}");
         }
         assert!(selects("watch *", true) && !selects("* *", true));
+    }
+
+    #[test]
+    fn pattern_requires_a_known_verb() {
+        let parse = |text: &str| serde_json::from_str::<RequestPattern>(text);
+        for verb in VERBS {
+            assert!(parse(&format!("\"{verb} pods\"")).is_ok(), "{verb}");
+        }
+        let error = parse("\"put pods\"").unwrap_err().to_string();
+        let verbs = "create, update, patch, delete, get, list, watch, *";
+        assert!(
+            error.contains(&format!("invalid requests \"put pods\": \"put\" is none of the verbs {verbs}")),
+            "{error}"
+        );
     }
 }

@@ -102,8 +102,8 @@ impl ManagerGroup {
             let outcome = AssertUnwindSafe(run).catch_unwind().await;
             if let Some(network) = managers_of_cluster.network.get() {
                 match &outcome {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => network.observer.note(&format!("{own:?} exits: {error}")),
+                    Ok(Ok(())) => network.observer.exited(&format!("{own:?} exits")),
+                    Ok(Err(error)) => network.observer.exited(&format!("{own:?} exits: {error}")),
                     Err(panic) => {
                         network.observer.panicked(&format!("{own:?} panics: {}", panic_message(&**panic)));
                     }

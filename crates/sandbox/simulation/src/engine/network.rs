@@ -262,7 +262,9 @@ impl ProcessConnection {
             let fault = effect.map(|effect| format!(": {effect:?}")).unwrap_or_default();
             let behind = lag.get();
             let late = if behind.is_zero() { String::new() } else { format!(", {behind:?} late") };
-            network.observer.note(&format!("{process:?} watches {path}{late}{fault}"));
+            if !network.choices.is_over() {
+                network.observer.note(&format!("{process:?} watches {path}{late}{fault}"));
+            }
             let response = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
             return Ok(self.watch(&path, response, effect, lag));
         }
@@ -277,7 +279,8 @@ impl ProcessConnection {
             trace_response("connection broken");
             broken()
         };
-        if is_write && effect.is_some_and(|effect| effect.executes_without_response(network.choices.is_on())) {
+        if is_write && effect.is_some_and(|effect| effect.executes_without_response(network.choices.is_on()))
+        {
             network.observer.response_lost(&path);
         }
         let response = match effect {

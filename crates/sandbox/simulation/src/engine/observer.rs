@@ -67,6 +67,11 @@ pub trait Observer: Send + Sync {
     /// Observes the start of a process.
     fn process_starts(&self);
 
+    /// Observes the exit of the program of a process.
+    fn exited(&self, what: &str) {
+        self.note(what);
+    }
+
     /// Observes a panic of the program of a process.
     fn panicked(&self, what: &str);
 

@@ -15,7 +15,10 @@ pub fn verb_and_resource(method: &Method, path: &str) -> Option<(&'static str, S
     let mut words: Vec<&str> = path.split('/').skip(1).collect();
     // `api/v1` or `apis/GROUP/VERSION`, then `namespaces/NAME` or nothing, then the resource.
     words.drain(..words.len().min(if words.first() == Some(&"api") { 2 } else { 3 }));
-    if words.len() > 2 && words.first() == Some(&"namespaces") {
+    if words.len() > 2
+        && words.first() == Some(&"namespaces")
+        && !matches!(words[2..], ["status" | "finalize"])
+    {
         words.drain(..2);
     }
     let resource = *words.first()?;
@@ -73,6 +76,9 @@ mod tests {
                 "m0 update leases",
                 StepKind::Lease,
             ),
+            (Method::PUT, "/api/v1/namespaces/n/status", "m0 update namespaces/status", StepKind::Write),
+            (Method::PUT, "/api/v1/namespaces/n/finalize", "m0 update namespaces/finalize", StepKind::Write),
+            (Method::GET, "/api/v1/namespaces/n", "m0 get namespaces", StepKind::Read),
         ] {
             assert_eq!(request_step(0, &method, path), Some((name.to_owned(), kind)), "{path}");
         }

@@ -83,8 +83,8 @@ impl StepKind {
         matches!(self, Self::Write | Self::Read | Self::Lease)
     }
 
-    /// Outcomes other than the default. A process that is killed before a write is the process that is killed after its
-    /// previous write.
+    /// Outcomes other than the default. A process that is killed before a write is the process that is killed after the previous
+    /// write of the same sync.
     pub fn alternatives(self) -> &'static [Alternative] {
         use Alternative::{
             CloseWatch, Cut, DelayRequest, DelayResponse, ExpireWatch, Hold, HoldBriefly, KillAfter,
@@ -106,7 +106,7 @@ impl StepKind {
 
 impl Alternative {
     /// Fault of the request or the watch with this outcome. `None` for pods and users.
-    pub fn effect(self) -> Option<FaultEffect> {
+    pub(super) fn effect(self) -> Option<FaultEffect> {
         Some(match self {
             Self::LoseRequest => FaultEffect::LoseRequest,
             Self::LoseResponse => FaultEffect::LoseResponse,
