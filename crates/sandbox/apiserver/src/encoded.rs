@@ -163,7 +163,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 /// Separator of packed strings.
 const SEPARATOR: u8 = 0;
 
-/// Mark of an owner whose foreground deletion waits for the object.
+/// Mark of an owner reference with `blockOwnerDeletion`.
 const BLOCKS: &str = "blocks";
 
 impl Index {
@@ -203,7 +203,7 @@ impl Index {
         None
     }
 
-    /// UIDs of the owners, and `true` for those whose foreground deletion waits for the object.
+    /// UIDs of the owners, and `blockOwnerDeletion` of each reference.
     pub(crate) fn owners(&self) -> impl Iterator<Item = (&str, bool)> {
         let mut strings = unpack(&self.owners);
         std::iter::from_fn(move || Some((strings.next()?, strings.next()? == BLOCKS)))

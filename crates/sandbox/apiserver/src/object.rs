@@ -257,7 +257,7 @@ impl Object {
         self.finalizers().any(|finalizer| finalizer == name)
     }
 
-    /// UIDs of the owners, and `true` for those whose foreground deletion waits for this object.
+    /// UIDs of the owners, and `blockOwnerDeletion` of each reference.
     pub fn owners(&self) -> impl Iterator<Item = (&str, bool)> {
         self.version.index.owners()
     }
