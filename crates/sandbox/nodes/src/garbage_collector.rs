@@ -84,9 +84,9 @@ impl GarbageCollector {
         let object = &change.object;
         // A previous owner may wait for the deletion of this object, or for the reference to stop blocking.
         let before = change.old.as_ref().or(change.deleted.then_some(object));
-        for owner in before.into_iter().flat_map(|before| before.owners()) {
-            if change.deleted || !object.owners().any(|reference| reference == owner) {
-                self.enqueue(owner.0);
+        for (uid, blocks) in before.into_iter().flat_map(|before| before.owners()) {
+            if change.deleted || !object.owners().any(|owner| owner == (uid, blocks)) {
+                self.enqueue(uid);
             }
         }
         if change.deleted {

@@ -181,11 +181,16 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     /// Makes a scenario that violates a rule as small as possible.
     fn shrunk(&self, scenario: Scenario, violated: &Outcome) -> Result<Failure, SimulationError> {
         let rules = violated.rules();
+        let has_actions = !scenario.actions.is_empty();
         let scenario = shrink(
             scenario,
             REDUCTIONS,
             |scenario| &mut scenario.surprises,
             |scenario| {
+                // Without actions, a corrected operator may write nothing, which violates `inactive`.
+                if has_actions && scenario.actions.is_empty() {
+                    return Ok(false);
+                }
                 let outcome = self.run(scenario)?;
                 Ok::<_, SimulationError>(outcome.rules().iter().any(|rule| rules.contains(rule)))
             },

@@ -151,15 +151,19 @@ pub(crate) fn caught<T>(function: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(function)).map_err(|panic| panic_message(&*panic).to_owned())
 }
 
-/// Removes UIDs and observed generations, replaces times and other UIDs, and sorts conditions.
+/// Removes UIDs, replaces times, observed generations and other UIDs, and sorts conditions.
 pub(crate) fn make_stable(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            members.retain(|name, _| !matches!(&**name, "uid" | "observedGeneration"));
+            members.remove("uid");
             for (name, member) in members {
                 make_stable(member);
-                if let ("conditions", Value::Array(conditions)) = (&**name, member) {
-                    conditions.sort_by(|one, other| one["type"].as_str().cmp(&other["type"].as_str()));
+                match (&**name, member) {
+                    ("observedGeneration", member) => *member = Value::Null,
+                    ("conditions", Value::Array(conditions)) => {
+                        conditions.sort_by(|one, other| one["type"].as_str().cmp(&other["type"].as_str()));
+                    }
+                    _ => {}
                 }
             }
         }
@@ -224,7 +228,7 @@ mod tests {
         });
         make_stable(&mut value);
         let stable = json!({
-            "count": 3, "times": ["TIME", "TIME", "2026"],
+            "observedGeneration": null, "count": 3, "times": ["TIME", "TIME", "2026"],
             "labels": {"controller-uid": "UID", "n": "a-b-c-d-e"},
         });
         assert_eq!(value, stable);

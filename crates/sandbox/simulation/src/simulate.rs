@@ -127,9 +127,10 @@ pub(crate) struct SimulatedScenario<'a, X> {
     pub(crate) calm: Arc<Outcome>,
 }
 
-impl<X: Send + Sync + 'static> Clone for SimulatedScenario<'_, X> {
+impl<X> Clone for SimulatedScenario<'_, X> {
     fn clone(&self) -> Self {
-        self.with_surprises(&self.scenario.surprises)
+        let Self { simulation, scenario, calm } = self;
+        Self { simulation, scenario: scenario.clone(), calm: Arc::clone(calm) }
     }
 }
 

@@ -203,7 +203,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     }
 
     /// Sets the time in which the operator must converge after the last fault. Until then, a run with faults waits for the
-    /// effect of the run without faults. That run ends after 30 s without writes. Default: 30 minutes.
+    /// effect of the run without faults. The run without faults ends after 30 s without writes. Default: 30 minutes.
     #[must_use]
     pub fn converges_within(self, time: Duration) -> Self {
         Self { converges_within: time, ..self }

@@ -476,9 +476,11 @@ fn conditions(model: &Model, old: &DeploymentState, new: &DeploymentState) -> Ve
     }
     let Rollout { replicas, updated, available, is_available, progress } = &new.status;
     let mut descriptions = Vec::new();
-    if is_available.is_some_and(|is_available| is_available != (*available >= bounds.available_from)) {
+    if let Some(is_available) = is_available
+        && *is_available != (*available >= bounds.available_from)
+    {
         descriptions
-            .push(format!("Available is {is_available:?} with {available} of {} pods", bounds.replicas));
+            .push(format!("Available is {is_available} with {available} of {} pods", bounds.replicas));
     }
     let was_complete = old.status.progress == COMPLETE;
     let is_complete = [replicas, updated, available].iter().all(|number| **number == bounds.replicas);

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use crate::{
     choices::Choices,
-    host::Process,
+    host::{Process, ProcessId},
     ledger::{Cause, Ledger, TRUE_STATUS, full_name},
     scenario::{Incident, Scenario, Strategy, UserAction},
     webhooks::RemovedOwners,
@@ -58,10 +58,9 @@ struct State {
     unanswered: BTreeSet<String>,
     /// Pods that managers have created, by namespace and name.
     pods: BTreeSet<String>,
-    /// Time of the last change of each object, by [`full_name`].
-    touched: BTreeMap<String, Timestamp>,
-    /// The same, of changes by others than the managers.
-    touched_by_others: BTreeMap<String, Timestamp>,
+    /// Times of the last changes of each object, by [`full_name`] and by writer. Those of other clients, and of requests that were
+    /// given up, have none.
+    touched: BTreeMap<String, BTreeMap<Option<ProcessId>, Timestamp>>,
     /// Time of the last change of each Deployment by a manager.
     changed: BTreeMap<String, Timestamp>,
     /// Deployments of ReplicaSets that were created or updated after the sender had given the request up, had exited or had lost
@@ -218,9 +217,10 @@ impl Judge {
             && entry.resource == "replicasets"
             && can_note_size
             && entry.code < 300
+            && let Some(deployment) = deployment_of(&entry)
         {
-            self.choices.excuse("late ReplicaSet");
-            state.have_late_sets.extend(deployment_of(&entry));
+            self.choices.excuse(&format!("late ReplicaSet of {deployment}"));
+            state.have_late_sets.insert(deployment);
         }
         if is_over || (sender.is_abandoned && !(is_creation && is_new_name)) {
             // The sender does not run or lead any more, or has given the request up.
@@ -237,9 +237,10 @@ impl Judge {
         state.invariants.check_write(&entry, &changes, basis);
         self.take_violations(&mut state, &entry, basis);
         for event in &caused {
-            state.touch(event, now);
+            state.touch(event, Some(sender.process.id()), now);
             let cause = Cause { writer: &sender.process, is_status: entry.subresource == "status" };
             match state.ledger.apply(event, basis, Some(cause)) {
+                // Pods become available by wall clocks.
                 Some((TRUE_STATUS, _)) if self.steps_clocks => {}
                 Some((rule, what)) => state.find(rule, what, now),
                 None => {}
@@ -368,13 +369,15 @@ impl State {
         if is_known && let Some(change) = change(event, owned.as_ref()) {
             self.invariants.observe_change(change, now);
             self.ledger.apply(event, Basis::current(now), None);
-            self.touch(event, now);
-            self.touched_by_others.extend(name_of(event).map(|name| (name, now)));
+            self.touch(event, None, now);
         }
     }
 
-    fn touch(&mut self, event: &WatchEvent, now: Timestamp) {
-        self.touched.extend(name_of(event).map(|name| (name, now)));
+    fn touch(&mut self, event: &WatchEvent, writer: Option<ProcessId>, now: Timestamp) {
+        if let Some(object) = event.object() {
+            let name = full_name(object.resource().plural(), object.namespace(), object.name());
+            self.touched.entry(name).or_default().insert(writer, now);
+        }
     }
 
     fn find(&mut self, rule: &str, what: String, now: Timestamp) {
@@ -389,8 +392,10 @@ impl State {
     fn excuses(&self, violation: &Violation, write: &Entry, basis: Basis) -> bool {
         let path = |what: &str| format!("/{}/{what}", write.namespace);
         let key = full_name(&write.resource, &write.namespace, &write.name);
-        let is_unseen = |touched: &BTreeMap<String, Timestamp>| {
-            touched.get(&key).is_some_and(|touched| *touched >= basis.since)
+        let writer = self.sender.as_ref().map(|sender| sender.process.id());
+        let is_unseen = |counts: &dyn Fn(Option<ProcessId>) -> bool| {
+            let mut times = self.touched.get(&key).into_iter().flatten();
+            times.any(|(by, at)| counts(*by) && *at >= basis.since)
         };
         let has_late_set = || deployment_of(write).is_some_and(|name| self.have_late_sets.contains(&name));
         let is_old = basis.since.saturating_add(RESOLUTION).is_ok_and(|seen| seen < basis.now);
@@ -400,8 +405,7 @@ impl State {
             Invariant::IdleWrite => {
                 let object = path(&format!("{}/{}", write.resource, write.name));
                 // A patch requires no version, so it may repeat what the cache does not contain yet.
-                let touched = if write.verb == "patch" { &self.touched } else { &self.touched_by_others };
-                is_unseen(touched)
+                is_unseen(&|by| write.verb == "patch" || by != writer)
                     || self.unanswered.iter().any(|path| path.contains(&object))
                     || write.resource == "deployments" && self.is_just_changed(write, basis)
             }
@@ -424,7 +428,7 @@ impl State {
             // none is deleted that has some. The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7,
             // US-4.13).
             Invariant::DeletedInUse => {
-                is_unseen(&self.touched) && (write.resource == "pods" || is_old)
+                is_unseen(&|_| true) && (write.resource == "pods" || is_old)
                     || write.resource == "replicasets" && self.ledger.was_owner_paused(&key, basis)
             }
             // A ReplicaSet that is written late says that it was scaled for another size: all are then scaled in proportion,
@@ -480,12 +484,6 @@ fn deployment_of(write: &Entry) -> Option<String> {
         _ => return None,
     };
     Some(format!("{}/{name}", write.namespace))
-}
-
-/// [`full_name`] of the object of an event.
-fn name_of(event: &WatchEvent) -> Option<String> {
-    let object = event.object()?;
-    Some(full_name(object.resource().plural(), object.namespace(), object.name()))
 }
 
 /// The change of an event, or of `owned` in place of the object.

@@ -73,7 +73,7 @@ pub(crate) struct Cause<'a> {
     pub(crate) is_status: bool,
 }
 
-/// Rule for the numbers of pods in a status. Pods become available by wall clocks.
+/// Rule for the numbers of pods in a status.
 pub(crate) const TRUE_STATUS: &str = "true-status";
 
 impl Ledger {
@@ -124,15 +124,12 @@ impl Ledger {
 
     /// `true` if a writer may have observed that the owner of the object with a [`full_name`] was paused.
     pub(crate) fn was_owner_paused(&self, name: &str, basis: Basis) -> bool {
-        let owners = self
-            .objects
-            .values()
-            .filter(|object| object.name == name)
-            .filter_map(|object| self.objects.get(object.owner.as_ref()?));
-        let was_paused = |owner: &TrackedObject| {
+        let newest =
+            self.objects.values().filter(|object| object.name == name).max_by_key(|object| object.created);
+        let owner = newest.and_then(|object| self.objects.get(object.owner.as_ref()?));
+        owner.is_some_and(|owner| {
             owner.paused.is_some() || owner.resumed.is_some_and(|resumed| resumed >= basis.since)
-        };
-        owners.into_iter().any(was_paused)
+        })
     }
 
     fn apply_object(&mut self, object: &Object, is_gone: bool, now: Timestamp, revision: u64) {

@@ -279,8 +279,7 @@ impl ProcessConnection {
             trace_response("connection broken");
             broken()
         };
-        if is_write && effect.is_some_and(|effect| effect.executes_without_response(network.choices.is_on()))
-        {
+        if is_write && effect.is_some_and(|effect| effect.executes_without_response(surprise.is_some())) {
             network.observer.response_lost(&path);
         }
         let response = match effect {
