@@ -187,41 +187,30 @@ impl Bounds {
     /// Recreate there is no surge and no minimum.
     fn of(spec: &Value) -> Self {
         let replicas = small(spec, "/replicas");
-        let recreate = spec["strategy"]["type"] == "Recreate";
+        let is_recreate = spec["strategy"]["type"] == "Recreate";
         let limit = spec["revisionHistoryLimit"].as_u64().unwrap_or(DEFAULT_HISTORY_LIMIT);
-        let history = usize::try_from(limit).unwrap_or(usize::MAX);
-        if recreate {
-            // A paused Deployment is scaled independently of its strategy.
-            let recreate = spec["paused"] != true;
-            return Self {
-                replicas,
-                surge: 0,
-                available_from: replicas,
-                max_replicas: replicas,
-                min_available: 0,
-                recreate,
-                history,
-            };
-        }
         let share = |name: &str, round| {
             let value = &spec["strategy"]["rollingUpdate"][name];
             let value: Option<IntOrString> = serde_json::from_value(value.clone()).ok();
             value.and_then(|value| value.scaled(replicas, round).ok()).unwrap_or(0)
         };
-        let (surge, mut unavailable) = (share("maxSurge", Round::Up), share("maxUnavailable", Round::Down));
-        if surge == 0 && unavailable == 0 {
-            unavailable = 1;
-        }
-        let max_replicas = if replicas == 0 { 0 } else { replicas.saturating_add(surge) };
-        let min_available = replicas - unavailable.min(replicas);
+        let (surge, unavailable) = match is_recreate {
+            true => (0, 0),
+            false => match (share("maxSurge", Round::Up), share("maxUnavailable", Round::Down)) {
+                (0, 0) => (0, 1),
+                shares => shares,
+            },
+        };
+        let available_from = replicas - unavailable.min(replicas);
         Self {
             replicas,
             surge,
-            available_from: min_available,
-            max_replicas,
-            min_available,
-            recreate,
-            history,
+            available_from,
+            max_replicas: if replicas == 0 { 0 } else { replicas.saturating_add(surge) },
+            min_available: if is_recreate { 0 } else { available_from },
+            // A paused Deployment is scaled independently of its strategy.
+            recreate: is_recreate && spec["paused"] != true,
+            history: usize::try_from(limit).unwrap_or(usize::MAX),
         }
     }
 }

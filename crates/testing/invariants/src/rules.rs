@@ -418,9 +418,8 @@ fn history_is_within_limit(
 
 fn created_twice(model: &Model, new: &ReplicaSetState) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    let other = model.sets_of(deployment).find(|set| {
-        set.current.identity.uid != new.identity.uid && same_template(&set.current.template, &new.template)
-    })?;
+    let mut others = model.sets_of(deployment).filter(is_other(new));
+    let other = others.find(|set| same_template(&set.current.template, &new.template))?;
     Some(Finding {
         invariant: Invariant::CreatedTwice,
         object: new.identity.describe(),
@@ -430,7 +429,7 @@ fn created_twice(model: &Model, new: &ReplicaSetState) -> Option<Finding> {
 
 fn newest_revision(model: &Model, new: &ReplicaSetState) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    let others = model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
+    let others = model.sets_of(deployment).filter(is_other(new));
     let highest = others.filter_map(|set| set.current.revision).max()?;
     (new.revision.unwrap_or(0) <= highest).then(|| Finding {
         invariant: Invariant::Revisions,

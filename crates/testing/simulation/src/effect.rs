@@ -80,19 +80,14 @@ impl<'a> Snapshot<'a> {
 
     fn unfinished_set(&self, set: &Object) -> Option<String> {
         let wanted = replicas(set.value());
-        let status = |field: &str| number(set.value(), &format!("/status/{field}"));
         let active = self.pods.iter().filter(|pod| is_of(pod, set) && is_active(pod)).count();
         let wrong = |what: String| Some(format!("{} {what}", describe(set)));
         if i64::try_from(active) != Ok(wanted) {
             return wrong(format!("has {active} pods, and spec.replicas is {wanted}"));
         }
-        for field in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
-            if status(field) != wanted {
-                return wrong(format!(
-                    "has {field} {} in its status, and spec.replicas is {wanted}",
-                    status(field)
-                ));
-            }
+        let fields = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+        if let Some(what) = wrong_number(set.value(), fields) {
+            return wrong(what);
         }
         if has_old_status(set.value()) {
             return wrong("has an old status".to_owned());
@@ -104,7 +99,6 @@ impl<'a> Snapshot<'a> {
     fn unfinished_deployment(&self, deployment: &Object) -> Option<String> {
         let value = deployment.value();
         let wanted = replicas(value);
-        let status = |field: &str| number(value, &format!("/status/{field}"));
         let wrong = |what: String| Some(format!("{} {what}", describe(deployment)));
         let own: Vec<&Object> =
             self.sets.iter().map(AsRef::as_ref).filter(|set| is_of(set, deployment)).collect();
@@ -125,15 +119,11 @@ impl<'a> Snapshot<'a> {
         if let Some(old) = own.iter().find(|set| set.uid() != new.uid() && replicas(set.value()) != 0) {
             return wrong(format!("has an old {} whose spec.replicas is not 0", describe(old)));
         }
-        for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
-            if status(field) != wanted {
-                return wrong(format!(
-                    "has {field} {} in its status, and spec.replicas is {wanted}",
-                    status(field)
-                ));
-            }
+        let fields = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+        if let Some(what) = wrong_number(value, fields) {
+            return wrong(what);
         }
-        if has_old_status(value) || status("unavailableReplicas") != 0 {
+        if has_old_status(value) || number(value, "/status/unavailableReplicas") != 0 {
             return wrong("has an old status".to_owned());
         }
         let progress = condition(value, "Progressing").map(|condition| &condition["reason"]);
@@ -325,6 +315,14 @@ fn can_own(owner: &Object, object: &Object) -> bool {
 
 fn describe(object: &Object) -> String {
     full_name(object.resource().plural(), object.namespace(), object.name())
+}
+
+/// Returns a description of the first of these numbers in the status that is not `spec.replicas`.
+fn wrong_number(value: &Value, fields: [&str; 4]) -> Option<String> {
+    let wanted = replicas(value);
+    let numbers = fields.map(|field| (field, number(value, &format!("/status/{field}"))));
+    let (field, number) = numbers.into_iter().find(|(_, number)| *number != wanted)?;
+    Some(format!("has {field} {number} in its status, and spec.replicas is {wanted}"))
 }
 
 /// `true` if a status is of an earlier generation, or contains terminating pods when no pod is being deleted.

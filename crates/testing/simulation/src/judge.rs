@@ -80,8 +80,7 @@ struct State {
 impl Judge {
     pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario, choices: &Arc<Choices>) -> Arc<Self> {
         let term = Duration::from_secs(scenario.managers.lease * 2 / 3);
-        let pauses = scenario.actions.iter().any(|one| matches!(one.event, UserAction::Pause { .. }));
-        let exempt = exemptions(scenario, pauses);
+        let exempt = exemptions(scenario);
         let is_step = |incident: &Incident| matches!(incident, Incident::ClockStep { .. });
         let steps_clocks = scenario.incidents.iter().any(|one| is_step(&one.event));
         Arc::new(Self {
@@ -505,12 +504,13 @@ fn needs_leader(path: &str) -> bool {
 }
 
 /// Invariants that upstream's controllers do not hold in such a scenario either, each for a reason.
-fn exemptions(scenario: &Scenario, pauses: bool) -> BTreeSet<Invariant> {
+fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
     let mut exempt = BTreeSet::from([
         // Counts requests and syncs between the steps of a story. Here, actions overlap.
         Invariant::Effort,
     ]);
-    let (mut deletes_sets, mut scales_sets, mut sets_strategy, mut rolls_back) = (false, false, false, false);
+    let (mut deletes_sets, mut scales_sets, mut pauses) = (false, false, false);
+    let (mut sets_strategy, mut rolls_back) = (false, false);
     let is_recreate = scenario.workloads.iter().any(|one| matches!(one.strategy, Strategy::Recreate));
     for action in &scenario.actions {
         match action.event {
@@ -525,6 +525,7 @@ fn exemptions(scenario: &Scenario, pauses: bool) -> BTreeSet<Invariant> {
                 exempt.insert(Invariant::RecreateOverlap);
                 rolls_back = true;
             }
+            UserAction::Pause { .. } => pauses = true,
             UserAction::SetStrategy { .. } => sets_strategy = true,
             _ => {}
         }

@@ -76,8 +76,10 @@ impl Outcome {
                 Some(own) => differences("", Some(own), Some(effect)),
                 None => vec!["does not exist, and exists without faults".to_owned()],
             };
-            let more = what.get(MAX_DIFFERENCES..).filter(|more| !more.is_empty());
-            let more = more.map(|more| format!("; {} more", more.len())).unwrap_or_default();
+            let more = match what.len().saturating_sub(MAX_DIFFERENCES) {
+                0 => String::new(),
+                more => format!("; {more} more"),
+            };
             let what = what.into_iter().take(MAX_DIFFERENCES).collect::<Vec<_>>().join("; ");
             let what = format!("{object} {}{more}", what.trim_start());
             self.findings.push(Finding { rule: "equal-effect".to_owned(), what });
