@@ -91,7 +91,8 @@ fn manifest_of_packages(workspace: &Workspace, tutorial: &str, root: &str) -> St
 fn package(workspace: &Workspace) -> Result<(), TaskError> {
     let mut command = cargo(&workspace.root);
     // The consumer verifies the packages.
-    command.args(["package", "--no-verify", "--allow-dirty", "--locked"]);
+    // Each lock file would be resolved anew. The consumer has its own.
+    command.args(["package", "--no-verify", "--allow-dirty", "--locked", "--exclude-lockfile"]);
     for published in &workspace.published {
         command.args(["--package", &published.name]);
     }

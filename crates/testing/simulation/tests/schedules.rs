@@ -68,6 +68,11 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../test/stories/explore")
 }
 
+/// Runs a comparison for each item, on all processors.
+fn for_each<I: Send>(items: impl Iterator<Item = I> + Send, compare: impl Fn(&I) + Sync) {
+    parallel::each(items, parallel::available(), compare, |_, ()| ControlFlow::<()>::Continue(()));
+}
+
 fn share() -> usize {
     env::var("EXPLORE_SHARE").map_or(SHARE, |share| share.parse().unwrap())
 }
@@ -171,8 +176,8 @@ fn conflicts(outcome: &Outcome) -> Option<String> {
 fn copies_do_the_same_as_repetitions() {
     let explorations =
         [("recreate", 1, 8, [0..60, 60..120]), ("rolling-update", 2, 25, [500..501, 501..502])];
-    for (name, surprises, share, groups) in explorations.into_iter().take(COMPARED) {
-        let exploration = Exploration::new(name, surprises, share).with_conflicts();
+    for_each(explorations.into_iter().take(COMPARED), |(name, surprises, share, groups)| {
+        let exploration = Exploration::new(name, *surprises, *share).with_conflicts();
         let survey = exploration.survey(480..500);
         let explorer = exploration.explorer().with_survey(&survey);
         let workers = exploration.workers().with_survey(survey);
@@ -183,7 +188,7 @@ fn copies_do_the_same_as_repetitions() {
             rejoined += repeated.iter().map(|report| report.rejoined).sum::<u64>();
         }
         assert!(rejoined > 0, "{name}");
-    }
+    });
 }
 
 /// Scenarios whose states are compared.
@@ -205,7 +210,7 @@ const PAIRS: usize = 20;
 /// A state is followed by the same state, and an end by the same effect, whatever the surprises before it. Most exceptions are due
 /// to names and UIDs, which are drawn. `docs/simulation.md` lists the others.
 fn equal_states_have_equal_successors() {
-    for name in STATES.into_iter().take(COMPARED) {
+    for_each(STATES.into_iter().take(COMPARED), |name| {
         let explorer = Exploration::new(name, 1, 1).explorer();
         let points = explorer.choice_points();
         let surprises = points.iter().flat_map(|point| {
@@ -252,11 +257,11 @@ fn equal_states_have_equal_successors() {
         println!("{name}: {different} of {equal} states, {} ends of {}", effects.len(), runs.len());
         assert!(different * 40 <= equal, "{name}: {different} of {equal}");
         assert!(equal > 100, "{name}: {equal}");
-    }
+    });
 }
 
 fn reduction_finds_the_same_violations() {
-    for name in ["replica-set-alone", "recreate"].into_iter().take(COMPARED) {
+    for_each(["replica-set-alone", "recreate"].into_iter().take(COMPARED), |name| {
         let exploration = Exploration::new(name, 1, 20).with_conflicts();
         let violations = |exploration: Exploration| -> (BTreeSet<String>, u64) {
             let report = exploration.run(&exploration.explorer());
@@ -270,5 +275,5 @@ fn reduction_finds_the_same_violations() {
         assert!(!complete.is_empty() && rejoined > 0, "{name}: {complete:?}, {rejoined} rejoined");
         assert_eq!(none, 0);
         assert_eq!(reduced, complete, "{name}");
-    }
+    });
 }

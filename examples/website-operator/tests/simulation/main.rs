@@ -42,13 +42,13 @@ fn simulation(add_to: impl Fn(&mut Manager, Arc<FakeDns>) + Send + Sync + 'stati
 
 #[test]
 fn operator_violates_no_rule() {
-    let (seeds, share) = if cfg!(debug_assertions) { (50, 10) } else { (2_000, 1) };
+    let (seeds, share) = if cfg!(debug_assertions) { (20, 20) } else { (2_000, 1) };
     simulation(|manager, dns| operator::add_to(manager, dns)).share(share).check(0..seeds);
 }
 
 #[test]
 fn operator_with_a_standby_violates_no_rule() {
-    let (seeds, share) = if cfg!(debug_assertions) { (20, 20) } else { (2_000, 1) };
+    let (seeds, share) = if cfg!(debug_assertions) { (10, 40) } else { (2_000, 1) };
     let simulation = simulation(|manager, dns| operator::add_to(manager, dns)).processes(2);
     simulation.share(share).check(0..seeds);
 }
