@@ -90,8 +90,7 @@ fn manifest_of_packages(workspace: &Workspace, tutorial: &str, root: &str) -> St
 /// Packages all published crates.
 fn package(workspace: &Workspace) -> Result<(), TaskError> {
     let mut command = cargo(&workspace.root);
-    // The consumer verifies the packages.
-    // Each lock file would be resolved anew. The consumer has its own.
+    // The consumer verifies the packages, and has a lock file. Those of the packages would be resolved one by one.
     command.args(["package", "--no-verify", "--allow-dirty", "--locked", "--exclude-lockfile"]);
     for published in &workspace.published {
         command.args(["--package", &published.name]);

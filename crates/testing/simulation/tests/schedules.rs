@@ -68,11 +68,6 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../test/stories/explore")
 }
 
-/// Runs a comparison for each item, on all processors.
-fn for_each<I: Send>(items: impl Iterator<Item = I> + Send, compare: impl Fn(&I) + Sync) {
-    parallel::each(items, parallel::available(), compare, |_, ()| ControlFlow::<()>::Continue(()));
-}
-
 fn share() -> usize {
     env::var("EXPLORE_SHARE").map_or(SHARE, |share| share.parse().unwrap())
 }
@@ -176,7 +171,8 @@ fn conflicts(outcome: &Outcome) -> Option<String> {
 fn copies_do_the_same_as_repetitions() {
     let explorations =
         [("recreate", 1, 8, [0..60, 60..120]), ("rolling-update", 2, 25, [500..501, 501..502])];
-    for_each(explorations.into_iter().take(COMPARED), |(name, surprises, share, groups)| {
+    let explorations = explorations.into_iter().take(COMPARED);
+    parallel::for_each(explorations, parallel::available(), |(name, surprises, share, groups)| {
         let exploration = Exploration::new(name, *surprises, *share).with_conflicts();
         let survey = exploration.survey(480..500);
         let explorer = exploration.explorer().with_survey(&survey);
@@ -210,7 +206,7 @@ const PAIRS: usize = 20;
 /// A state is followed by the same state, and an end by the same effect, whatever the surprises before it. Most exceptions are due
 /// to names and UIDs, which are drawn. `docs/simulation.md` lists the others.
 fn equal_states_have_equal_successors() {
-    for_each(STATES.into_iter().take(COMPARED), |name| {
+    parallel::for_each(STATES.into_iter().take(COMPARED), parallel::available(), |name| {
         let explorer = Exploration::new(name, 1, 1).explorer();
         let points = explorer.choice_points();
         let surprises = points.iter().flat_map(|point| {
@@ -261,7 +257,8 @@ fn equal_states_have_equal_successors() {
 }
 
 fn reduction_finds_the_same_violations() {
-    for_each(["replica-set-alone", "recreate"].into_iter().take(COMPARED), |name| {
+    let names = ["replica-set-alone", "recreate"].into_iter().take(COMPARED);
+    parallel::for_each(names, parallel::available(), |name| {
         let exploration = Exploration::new(name, 1, 20).with_conflicts();
         let violations = |exploration: Exploration| -> (BTreeSet<String>, u64) {
             let report = exploration.run(&exploration.explorer());

@@ -1,7 +1,7 @@
 //! Seeds that every test run tries, and the reproducibility of each.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
-use std::{fs, ops::ControlFlow, path::Path};
+use std::{fs, path::Path};
 
 use kcm_rollout_simulation::{Scenario, parallel};
 
@@ -27,7 +27,7 @@ fn seeds_violate_no_rule() {
         let small = scenario.shrunk(&outcome.rules()).unwrap();
         panic!("seed {seed}: {outcome}\nin short:\n{}\n{}", small.to_text(), small.run().unwrap());
     };
-    parallel::each(seeds(), THREADS, run, |_, ()| ControlFlow::<()>::Continue(()));
+    parallel::for_each(seeds(), THREADS, run);
 }
 
 #[test]

@@ -51,6 +51,15 @@ pub fn each<I: Send, R: Send, B>(
     })
 }
 
+/// Runs items in order on `jobs` threads.
+///
+/// # Panics
+///
+/// Panics if `run` panics.
+pub fn for_each<I: Send>(items: impl Iterator<Item = I> + Send, jobs: usize, run: impl Fn(&I) + Sync) {
+    each(items, jobs, run, |_, ()| ControlFlow::<()>::Continue(()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
