@@ -3,7 +3,7 @@
 mod wrong;
 
 use config_copies::{ConfigCopy, run};
-use kcm_simulation::{Action, Simulation};
+use kcm_simulation::{Simulation, UserAction};
 use kube_client::Client;
 use kube_core::CustomResourceExt;
 use serde_json::json;
@@ -23,17 +23,17 @@ where
             "spec": {"data": {"color": "red"}, "namespaces": ["a"]},
         })
     };
-    let change = |spec| Action::patch("ConfigCopy", "shop", "settings", json!({ "spec": spec }));
+    let change = |spec| UserAction::patch("ConfigCopy", "shop", "settings", json!({ "spec": spec }));
     Simulation::new(move |process| operator(process.kube_client()))
         .object(ConfigCopy::crd())
         .namespace("shop")
         .namespace("a")
         .namespace("b")
-        .at(1, Action::create(copy("settings")))
+        .at(1, UserAction::create(copy("settings")))
         .at(11, change(json!({"namespaces": ["a", "b"]})))
         .at(21, change(json!({"data": {"color": "blue"}, "namespaces": ["b"]})))
-        .at(31, Action::delete("ConfigCopy", "shop", "settings"))
-        .at(41, Action::create(copy("theme")))
+        .at(31, UserAction::delete("ConfigCopy", "shop", "settings"))
+        .at(41, UserAction::create(copy("theme")))
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
             2 => FaultEffect::LoseRequest,
             3..=4 => FaultEffect::LoseResponse,
             5 => FaultEffect::Late { time: random.between(10, 3_000) },
-            6..=7 => FaultEffect::Crash { executed: random.once_in(2) },
+            6..=7 => FaultEffect::Kill { executed: random.once_in(2) },
             _ => {
                 let code = random.pick(&[409, 429, 500, 503]).unwrap_or(500);
                 FaultEffect::Refuse { code, retry_after: (code == 429).then_some(1) }

@@ -24,7 +24,7 @@
 //!
 //! use futures_util::StreamExt;
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use kcm_simulation::{Action, Simulation};
+//! use kcm_simulation::{Simulation, UserAction};
 //! use kube_client::{Api, Client, api::{Patch, PatchParams}};
 //! use kube_core::{Resource, ResourceExt};
 //! use kube_runtime::{Controller, controller, watcher};
@@ -58,9 +58,9 @@
 //! });
 //! Simulation::new(|process| operator(process.kube_client()))
 //!     .namespace("shop")
-//!     .at(1, Action::create(source))
-//!     .at(11, Action::patch("ConfigMap", "shop", "settings", json!({"data": {"color": "blue"}})))
-//!     .at(21, Action::delete("ConfigMap", "shop", "settings"))
+//!     .at(1, UserAction::create(source))
+//!     .at(11, UserAction::patch("ConfigMap", "shop", "settings", json!({"data": {"color": "blue"}})))
+//!     .at(21, UserAction::delete("ConfigMap", "shop", "settings"))
 //!     .check(0..20);
 //! ```
 //!
@@ -131,7 +131,7 @@ pub use kcm_apiserver::{ApiServer, Object};
 pub use kcm_clock::{Clock, Random};
 pub use process::{ExitResult, ManagerProcess};
 pub use rules::RULES;
-pub use scenario::{Action, Scenario};
+pub use scenario::{Scenario, UserAction};
 pub use simulation::Simulation;
 pub use world::{World, Write};
 

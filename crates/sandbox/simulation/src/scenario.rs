@@ -38,7 +38,7 @@ pub struct Scenario {
     /// Events that the API server keeps for watches. Fewer events mean more watches that end with 410.
     pub history: usize,
     /// Actions of users and other controllers.
-    pub actions: Vec<At<Action>>,
+    pub actions: Vec<At<UserAction>>,
     /// Incidents of processes, their hosts and the API servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incidents: Vec<At<Incident>>,
@@ -73,7 +73,7 @@ impl Default for Scenario {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API's names")]
-pub enum Action {
+pub enum UserAction {
     /// Creates an object.
     Create { object: Value },
     /// Replaces an object, whatever its resource version.
@@ -97,7 +97,7 @@ pub enum Action {
     },
 }
 
-impl Action {
+impl UserAction {
     /// Creates an object.
     ///
     /// # Panics
@@ -150,7 +150,7 @@ impl Action {
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for UserAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of_object = |f: &mut fmt::Formatter<'_>, verb: &str, object: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -23,7 +23,7 @@ use crate::{
     },
     recorder::{Recorder, WriteRule},
     rules,
-    scenario::{Action, Scenario},
+    scenario::{Scenario, UserAction},
     simulation::Simulation,
     world::World,
 };
@@ -202,7 +202,7 @@ async fn simulate<X: Send + Sync + 'static>(
     // It is set once.
     let _ = world.set(view.clone());
     for object in &simulation.objects {
-        Action::Create { object: object.clone() }.perform(&server)?;
+        UserAction::Create { object: object.clone() }.perform(&server)?;
         recorder.catch_up();
     }
     let sandbox = Sandbox::new(SandboxConfig {

@@ -14,7 +14,7 @@ use crate::{
         network::ProcessConnection,
     },
     process::{ExitResult, ManagerProcess},
-    scenario::{Action, Scenario},
+    scenario::{Scenario, UserAction},
     status_controller::StatusController,
     world::{World, Write},
 };
@@ -131,7 +131,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
 
     /// Adds an action of a user at a time in seconds. The scenario ends 20 s after the last action.
     #[must_use]
-    pub fn at(mut self, second: u64, action: Action) -> Self {
+    pub fn at(mut self, second: u64, action: UserAction) -> Self {
         let at = second * 1_000;
         self.scenario.actions.push(crate::At { at, event: action });
         self.scenario.end = self.scenario.end.max(at + 20_000);

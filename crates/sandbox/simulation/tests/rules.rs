@@ -11,7 +11,7 @@ use k8s_openapi::{
     api::{apps::v1::Deployment, batch::v1::Job, coordination::v1::Lease, core::v1::ConfigMap},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kcm_simulation::{Action, Alternative, Object, Scenario, Simulation, Surprise};
+use kcm_simulation::{Alternative, Object, Scenario, Simulation, Surprise, UserAction};
 use kube_client::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -60,7 +60,7 @@ fn refused_action_violates_a_rule_in_a_scenario_without_faults() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "none"}});
     let simulation = simulation().without_rule("converged").without_rule("silence");
     assert_eq!(simulation.calm().unwrap(), None);
-    let failure = simulation.at(1, Action::create(map)).calm().unwrap().unwrap();
+    let failure = simulation.at(1, UserAction::create(map)).calm().unwrap().unwrap();
     assert_eq!(failure.outcome.rules(), ["action"], "{failure}");
 }
 
@@ -114,7 +114,7 @@ fn file_without_a_write_violates_a_rule() {
 #[test]
 fn scenario_of_the_simulation_is_extended_with_faults() {
     let simulation = Simulation::new(|process| create_once(process.kube_client())).namespace("shop");
-    let simulation = simulation.at(1, Action::delete("ConfigMap", "shop", "a"));
+    let simulation = simulation.at(1, UserAction::delete("ConfigMap", "shop", "a"));
     let fault =
         Surprise { step: "m0 create configmaps".to_owned(), nth: 1, becomes: Alternative::DelayRequest };
     let scenario = Scenario { surprises: vec![fault], ..simulation.scenario().clone() };

@@ -379,13 +379,13 @@ fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
             }
             12..=13 => FaultEffect::Webhook { code: 403 },
             14..=15 => FaultEffect::Webhook { code: 500 },
-            16 => FaultEffect::Crash { executed: random.once_in(2) },
+            16 => FaultEffect::Kill { executed: random.once_in(2) },
             _ => FaultEffect::Stop { time: random.pick(&[500, 5_000, 25_000, 60_000]).unwrap_or(500) },
         };
         (random.pick(&writes).unwrap_or(Requests::All), effect)
     };
     let rare =
-        matches!(effect, FaultEffect::Crash { .. } | FaultEffect::Stop { .. } | FaultEffect::Silence { .. });
+        matches!(effect, FaultEffect::Kill { .. } | FaultEffect::Stop { .. } | FaultEffect::Silence { .. });
     let per_mille = match effect {
         _ if rare => random.small(5, 100),
         // A webhook that refuses mostly refuses all.
@@ -421,7 +421,7 @@ mod tests {
         let all: Vec<Scenario> = (0..3_000).map(Scenario::draw).collect();
         let text = format!("{all:?}");
         for word in [
-            "Kill",
+            "Kill { manager",
             "Terminate",
             "ClockStep",
             "Cut {",
@@ -433,7 +433,7 @@ mod tests {
             "Late {",
             "Silence",
             "Webhook",
-            "Crash",
+            "Kill { executed",
             "LoseResponse",
             "SetQuota",
             "DeleteNamespace",

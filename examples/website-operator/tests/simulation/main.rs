@@ -6,7 +6,7 @@ mod wrong;
 use std::{collections::BTreeSet, sync::Arc};
 
 use kcm::prelude::*;
-use kcm_simulation::{Action, Simulation};
+use kcm_simulation::{Simulation, UserAction};
 use kube_core::CustomResourceExt;
 use serde_json::json;
 use website_operator::{controller::NAME, dns::FakeDns, operator, website::Website};
@@ -19,7 +19,7 @@ fn simulation(add_to: impl Fn(&mut Manager, Arc<FakeDns>) + Send + Sync + 'stati
             "spec": {"host": host, "image": "nginx:1", "replicas": 1},
         })
     };
-    let change = |spec| Action::patch("Website", "shop", "web", json!({ "spec": spec }));
+    let change = |spec| UserAction::patch("Website", "shop", "web", json!({ "spec": spec }));
     Simulation::with_external(FakeDns::default, move |process, dns| {
         let mut manager = process.manager(NAME).unwrap();
         add_to(&mut manager, dns);
@@ -27,11 +27,11 @@ fn simulation(add_to: impl Fn(&mut Manager, Arc<FakeDns>) + Send + Sync + 'stati
     })
     .object(Website::crd())
     .namespace("shop")
-    .at(1, Action::create(website("web", "shop.example.org")))
+    .at(1, UserAction::create(website("web", "shop.example.org")))
     .at(11, change(json!({"host": "www.example.org"})))
     .at(21, change(json!({"replicas": 2})))
-    .at(31, Action::delete("Website", "shop", "web"))
-    .at(41, Action::create(website("blog", "blog.example.org")))
+    .at(31, UserAction::delete("Website", "shop", "web"))
+    .at(41, UserAction::create(website("blog", "blog.example.org")))
     .end_rule("dns", |world| {
         let (websites, hosts) = (world.objects("Website"), world.external.hosts());
         let wanted: BTreeSet<_> =

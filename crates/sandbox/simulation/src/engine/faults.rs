@@ -65,7 +65,7 @@ pub enum FaultEffect {
     /// A webhook refuses (403) or cannot be called (500).
     Webhook { code: u16 },
     /// The process is killed at this request, which is executed if `executed`.
-    Crash { executed: bool },
+    Kill { executed: bool },
     /// The process is stopped right before it sends this request.
     Stop { time: u64 },
     /// The host of the process is disconnected right before it sends this request.
@@ -89,7 +89,7 @@ impl FaultEffect {
             Self::LoseResponse
             | Self::Late { .. }
             | Self::Silence { executed: true }
-            | Self::Crash { executed: true } => true,
+            | Self::Kill { executed: true } => true,
             Self::DelayRequest { .. } | Self::DelayResponse { .. } => !is_surprise,
             _ => false,
         }

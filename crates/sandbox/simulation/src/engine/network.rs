@@ -299,7 +299,7 @@ impl ProcessConnection {
                 }
                 return pending().await;
             }
-            Some(FaultEffect::Crash { executed }) => {
+            Some(FaultEffect::Kill { executed }) => {
                 if executed {
                     network.execute(sender, request).await?;
                 }
