@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::{
     engine::{
         explore::Explorer,
+        faults::{Incident, RequestFault, RequestPattern},
         observer::Finding,
         outcome::{Outcome, SimulationError},
         parallel,
@@ -69,6 +70,29 @@ fn pass(found: Found) {
     }
 }
 
+/// Findings of the faults and incidents of a scenario that have no effect.
+fn without_effect(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
+    let of_faults = outcome.faults_without_requests.iter().filter_map(|at| {
+        let RequestFault { requests: RequestPattern(requests), effect, from, until, .. } =
+            scenario.faults.get(*at)?;
+        Some(format!("{effect:?} affects no request: none from {from} to {until} is `{requests}`"))
+    });
+    let of_incidents = scenario.incidents.iter().filter_map(|incident| match incident.event {
+        Incident::Kill { manager }
+        | Incident::Terminate { manager }
+        | Incident::Stop { manager, .. }
+        | Incident::Cut { manager, .. }
+        | Incident::ClockStep { manager, .. } => {
+            (manager >= scenario.managers).then(|| format!("there is no process {manager}"))
+        }
+        Incident::Lag { front_end, .. } => {
+            (front_end >= scenario.front_ends).then(|| format!("there is no API server {front_end}"))
+        }
+        Incident::Restore { .. } => None,
+    });
+    of_faults.chain(of_incidents).map(|what| Finding { rule: "fault".to_owned(), what }).collect()
+}
+
 /// Result of a search.
 type Found = Result<Option<Failure>, SimulationError>;
 
@@ -90,7 +114,8 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     }
 
     /// Checks the operator in a scenario, such as that of an earlier [`Failure`]: the run without faults, its repetition, and
-    /// the run with faults. A surprise for a step that does not occur violates `surprise`.
+    /// the run with faults. A surprise for a step that does not occur violates `surprise`, and a fault that can affect no request
+    /// violates `fault`.
     ///
     /// # Panics
     ///
@@ -98,7 +123,13 @@ impl<X: Send + Sync + 'static> Simulation<X> {
     pub fn check_scenario(&self, scenario: &Scenario) {
         pass(self.calm_run(scenario.without_faults()).and_then(|found| match found {
             Some(failure) => Ok(Some(failure)),
-            None => Ok(Failure::of(scenario.clone(), self.run(scenario)?)),
+            None => {
+                let mut outcome = self.run(scenario)?;
+                if self.applies("fault") {
+                    outcome.findings.extend(without_effect(scenario, &outcome));
+                }
+                Ok(Failure::of(scenario.clone(), outcome))
+            }
         }));
     }
 

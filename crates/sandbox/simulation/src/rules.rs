@@ -31,6 +31,7 @@ pub const RULES: &[&str] = &[
     "exit",
     "deterministic",
     "surprise",
+    "fault",
 ];
 
 /// Resources of other components.

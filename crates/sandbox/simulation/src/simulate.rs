@@ -246,7 +246,8 @@ async fn simulate<X: Send + Sync + 'static>(
     if let Some(kind) = cluster.world.unknown_kind().filter(|_| is_clean) {
         return Err(SimulationError::UnknownKind(kind));
     }
-    Ok((Outcome { effect, ..cluster.recorder.take() }, choices_of_run))
+    let faults_without_requests = cluster.network.faults_without_requests();
+    Ok((Outcome { effect, faults_without_requests, ..cluster.recorder.take() }, choices_of_run))
 }
 
 impl<X: Send + Sync + 'static> Cluster<'_, X> {

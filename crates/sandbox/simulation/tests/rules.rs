@@ -3,6 +3,7 @@
 
 use std::{
     future::{pending, ready},
+    panic,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -101,6 +102,40 @@ fn surprise_of_a_file_that_happens_violates_a_rule() {
     Simulation::new(|process| create_once(process.kube_client()))
         .namespace("shop")
         .check_scenario(&Scenario::parse(text).unwrap());
+}
+
+#[test]
+fn fault_of_a_file_that_has_no_effect_violates_a_rule() {
+    let violations = |faults: &str| {
+        let scenario = Scenario::parse(&format!("{{end: 1000, {faults}}}")).unwrap();
+        let check = || {
+            Simulation::new(|process| create_once(process.kube_client()))
+                .namespace("shop")
+                .without_rule("equal-effect")
+                .check_scenario(&scenario);
+        };
+        let panic = panic::catch_unwind(check).err()?;
+        let text =
+            panic.downcast_ref::<String>().unwrap().lines().take_while(|line| line.starts_with("fault: "));
+        Some(text.collect::<Vec<_>>().join("\n"))
+    };
+    let fault = |requests: &str, effect: &str, from: u64| {
+        violations(&format!(
+            "faults: [{{requests: {requests}, effect: {effect}, perMille: 0, from: {from}, until: 1000}}]"
+        ))
+    };
+    assert_eq!(fault("create configmaps", "loseRequest", 0), None);
+    for (requests, effect, from, text) in [
+        ("create secrets", "loseRequest", 0, "LoseRequest"),
+        ("create configmaps", "loseRequest", 1, "LoseRequest"),
+        ("create configmaps", "noBookmarks", 0, "NoBookmarks"),
+    ] {
+        let expected = format!("fault: {text} affects no request: none from {from} to 1000 is `{requests}`");
+        assert_eq!(fault(requests, effect, from), Some(expected));
+    }
+    let incident = |incident: &str| violations(&format!("incidents: [{{at: 500, event: {{{incident}}}}}]"));
+    assert_eq!(incident("stop: {manager: 0, time: 10}"), None);
+    assert_eq!(incident("stop: {manager: 1, time: 10}").unwrap(), "fault: there is no process 1");
 }
 
 #[test]

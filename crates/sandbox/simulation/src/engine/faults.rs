@@ -82,6 +82,18 @@ pub enum FaultEffect {
 }
 
 impl FaultEffect {
+    /// `true` if the effect is one of watches or, unless `is_watch`, of other requests.
+    pub(super) fn applies(self, is_watch: bool) -> bool {
+        match self {
+            Self::Stop { .. } | Self::Cut { .. } => true,
+            Self::CutWatch { .. }
+            | Self::ExpireWatch { .. }
+            | Self::NoBookmarks
+            | Self::DelayWatch { .. } => is_watch,
+            _ => !is_watch,
+        }
+    }
+
     /// `true` if the request is executed, and its sender may get no response. A delay of a surprise is shorter than the timeouts of
     /// clients.
     pub(super) fn executes_without_response(self, is_surprise: bool) -> bool {

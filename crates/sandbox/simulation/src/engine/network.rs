@@ -51,8 +51,15 @@ pub struct Network {
     front_ends: Vec<(ApiService, WatchCacheLag)>,
     pub observer: Arc<dyn Observer>,
     pub(super) choices: Arc<Choices>,
-    faults: Vec<RequestFault<Arc<dyn RequestSelector>>>,
+    faults: Vec<PossibleFault>,
     is_healed: AtomicBool,
+}
+
+/// A fault of requests.
+struct PossibleFault {
+    fault: RequestFault<Arc<dyn RequestSelector>>,
+    /// `true` if there was a request that it could affect, even if it was not drawn.
+    had_request: AtomicBool,
 }
 
 /// Configuration of a [`Network`].
@@ -85,12 +92,14 @@ impl Network {
             (if lags { server.service_lagging(lag.clone()) } else { server.service() }, lag)
         };
         let front_ends = (0..front_ends.max(1)).map(front_end).collect();
+        let faults =
+            faults.into_iter().map(|fault| PossibleFault { fault, had_request: AtomicBool::new(false) });
         Self {
             clock,
             front_ends,
             observer,
             choices: Arc::clone(choices),
-            faults,
+            faults: faults.collect(),
             is_healed: AtomicBool::new(false),
         }
     }
@@ -114,19 +123,30 @@ impl Network {
         }
     }
 
+    /// Positions of the faults that could affect no request.
+    pub fn faults_without_requests(&self) -> Vec<usize> {
+        let without =
+            |(at, fault): (usize, &PossibleFault)| (!fault.had_request.load(Ordering::Relaxed)).then_some(at);
+        self.faults.iter().enumerate().filter_map(without).collect()
+    }
+
     fn draw(&self, process: &Process, request: &Parts, is_watch: bool) -> Option<FaultEffect> {
         if self.is_healed.load(Ordering::Relaxed) {
             return None;
         }
         let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
-        let due = |fault: &&RequestFault<Arc<dyn RequestSelector>>| {
+        let due = |PossibleFault { fault, had_request }: &&PossibleFault| {
             let suits = !request.method.is_safe() || !matches!(fault.effect, FaultEffect::Webhook { .. });
-            suits && (fault.from..fault.until).contains(&now) && fault.requests.selects(request, is_watch)
+            let is_due = suits
+                && (fault.from..fault.until).contains(&now)
+                && fault.requests.selects(request, is_watch);
+            if is_due && fault.effect.applies(is_watch) {
+                had_request.store(true, Ordering::Relaxed);
+            }
+            is_due
         };
-        let hits = |fault: &&RequestFault<Arc<dyn RequestSelector>>| {
-            process.random.below(1000) < fault.per_mille.into()
-        };
-        let effect = self.faults.iter().filter(due).find(hits)?.effect;
+        let hits = |possible: &&PossibleFault| process.random.below(1000) < possible.fault.per_mille.into();
+        let effect = self.faults.iter().filter(due).find(hits)?.fault.effect;
         if !is_watch {
             self.observer.note(&format!("{process:?} {} {}: {effect:?}", request.method, request.uri.path()));
         }

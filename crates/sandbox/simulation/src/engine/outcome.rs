@@ -31,6 +31,8 @@ pub struct Outcome {
     pub effect: BTreeMap<String, Value>,
     /// Requests of the operator, if they were recorded, without times and UIDs in their bodies.
     pub requests: Vec<String>,
+    /// Positions of the faults of the scenario that could affect no request, if they were recorded.
+    pub faults_without_requests: Vec<usize>,
     /// Number of creations and deletions by the operator, by object.
     pub counts: BTreeMap<String, u64>,
 }
