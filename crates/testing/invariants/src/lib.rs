@@ -59,6 +59,10 @@ pub enum Invariant {
     NotedSizes,
     /// The conditions `Available` and `Progressing` of a Deployment agree with the numbers of its status.
     Conditions,
+    /// A rollout is marked as `ProgressDeadlineExceeded` only after its deadline.
+    EarlyTimeout,
+    /// A rollout without progress is marked as `ProgressDeadlineExceeded` at most 30 s after its deadline.
+    MissedTimeout,
     /// The observed generation does not exceed the generation, and never decreases.
     ObservedGeneration,
     /// Every write changes something.
@@ -203,7 +207,9 @@ impl Invariants {
     ) -> Before {
         let two = rules::two_controllers(state);
         self.report(two, "any client");
-        self.model.apply(state, matches!(change, Change::Deleted(_)), now, by_manager)
+        let before = self.model.apply(state, matches!(change, Change::Deleted(_)), now, by_manager);
+        self.report(rules::missed_timeout(&before, now), "none");
+        before
     }
 
     fn report(&mut self, findings: impl IntoIterator<Item = Finding>, write: &str) {

@@ -81,6 +81,8 @@ struct PodTimes {
 pub(crate) struct TrackedDeployment {
     pub(crate) current: DeploymentState,
     bounds: Generations<Bounds>,
+    /// Time of the last change of its state.
+    changed: Option<Timestamp>,
     /// Time of the last change of the template.
     template_changed: Option<Timestamp>,
     /// UIDs of ReplicaSets that it controls.
@@ -135,6 +137,8 @@ struct PodLoss {
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     pub(crate) state: Option<ObjectState>,
+    /// Time since which a Deployment had this state.
+    pub(crate) since: Option<Timestamp>,
 }
 
 /// Numbers of pods of a ReplicaSet.
@@ -156,6 +160,7 @@ impl Model {
         by_manager: Option<Basis>,
     ) -> Before {
         let uid = new.identity().uid.clone();
+        let since = self.deployments.get(&uid).and_then(|tracked| tracked.changed);
         self.changes += 1;
         let old = match new {
             ObjectState::Deployment(new) => {
@@ -168,7 +173,7 @@ impl Model {
                 self.apply_pod(&uid, new, deleted, now, by_manager.is_some()).map(ObjectState::Pod)
             }
         };
-        Before { state: old }
+        Before { state: old, since }
     }
 
     fn apply_deployment(
@@ -186,6 +191,9 @@ impl Model {
         tracked.bounds.record(new.generation, new.observed, new.bounds, now);
         if is_new || tracked.current.template != new.template {
             tracked.template_changed = Some(now);
+        }
+        if is_new || tracked.current != *new {
+            tracked.changed = Some(now);
         }
         if is_new {
             // Its ReplicaSets may have existed before it.

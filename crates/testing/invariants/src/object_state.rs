@@ -1,5 +1,6 @@
 //! Properties of objects that invariants depend on.
 
+use jiff::{SignedDuration, Timestamp};
 use kcm_api::{IntOrString, int_or_string::Round};
 use kcm_apiserver::json::condition;
 use serde_json::Value;
@@ -33,7 +34,17 @@ pub(crate) struct DeploymentState {
     pub(crate) revision: Option<i64>,
     pub(crate) collisions: i64,
     pub(crate) status: Rollout,
+    pub(crate) deadline: Option<ProgressDeadline>,
     pub(crate) template: Value,
+}
+
+/// Progress deadline of a rollout that is neither complete nor marked as timed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProgressDeadline {
+    pub(crate) at: Timestamp,
+    /// `true` if the controller must check it. It does not while the Deployment is paused or being deleted, or while no ReplicaSet
+    /// can be created.
+    pub(crate) is_checked: bool,
 }
 
 /// Progress of a rollout, from the status of a Deployment.
@@ -138,6 +149,12 @@ impl Identity {
     }
 }
 
+/// Reason of the condition `Progressing` of a complete rollout.
+pub(crate) const COMPLETE: &str = "NewReplicaSetAvailable";
+
+/// Reason of the condition `Progressing` of a rollout that has exceeded its progress deadline.
+pub(crate) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+
 /// Default of `revisionHistoryLimit`.
 const DEFAULT_HISTORY_LIMIT: u64 = 10;
 
@@ -163,6 +180,7 @@ impl DeploymentState {
             revision: annotation(object, "revision"),
             collisions: number(object, "/status/collisionCount"),
             status: Rollout::of(object),
+            deadline: ProgressDeadline::of(object),
             template: object["spec"]["template"].clone(),
         }
     }
@@ -179,6 +197,24 @@ impl Rollout {
             is_available,
             progress: progress.unwrap_or_default().to_owned(),
         }
+    }
+}
+
+impl ProgressDeadline {
+    /// The deadline counts from the last update of the condition `Progressing`.
+    fn of(object: &Value) -> Option<Self> {
+        let seconds = object.pointer("/spec/progressDeadlineSeconds").and_then(Value::as_i64)?;
+        let progressing = condition(object, "Progressing")?;
+        let updated = progressing["lastUpdateTime"].as_str().and_then(|time| time.parse().ok());
+        if seconds >= i32::MAX.into() || [COMPLETE, TIMED_OUT].contains(&progressing["reason"].as_str()?) {
+            return None;
+        }
+        let is_checked = object["spec"]["paused"] != true
+            && object["metadata"]["deletionTimestamp"].is_null()
+            && progressing["status"] == "True";
+        // Without a time, the deadline has passed.
+        let updated: Timestamp = updated.unwrap_or(Timestamp::MIN);
+        Some(Self { at: updated.checked_add(SignedDuration::from_secs(seconds)).ok()?, is_checked })
     }
 }
 

@@ -1,12 +1,15 @@
 //! Rules of the invariants.
 
+use jiff::{SignedDuration, Timestamp};
 use kcm_api::PodTemplate;
 use serde_json::Value;
 
 use crate::{
     Basis, Change, Entry, Finding, Invariant,
     model::{Before, Model, TrackedDeployment, TrackedReplicaSet},
-    object_state::{Bounds, DeploymentState, ObjectState, PodState, ReplicaSetState, Rollout},
+    object_state::{
+        Bounds, COMPLETE, DeploymentState, ObjectState, PodState, ReplicaSetState, Rollout, TIMED_OUT,
+    },
 };
 
 /// Checks a change by the manager.
@@ -56,6 +59,7 @@ pub(crate) fn check_change(
         (Some(ObjectState::Deployment(old)), ObjectState::Deployment(new)) => {
             findings.extend(deployment_status(old, new));
             findings.extend(conditions(model, old, new));
+            findings.extend(early_timeout(old, new, basis.now));
         }
         _ => {}
     }
@@ -461,8 +465,37 @@ fn deployment_status(old: &DeploymentState, new: &DeploymentState) -> Vec<Findin
     findings
 }
 
-/// Reason of the condition `Progressing` of a complete rollout.
-const COMPLETE: &str = "NewReplicaSetAvailable";
+/// Checks that a rollout is marked as timed out only after its deadline.
+fn early_timeout(old: &DeploymentState, new: &DeploymentState, now: Timestamp) -> Option<Finding> {
+    if old.status.progress == TIMED_OUT || new.status.progress != TIMED_OUT {
+        return None;
+    }
+    let description = match old.deadline {
+        Some(deadline) if deadline.at < now => return None,
+        Some(deadline) => format!("{TIMED_OUT}, {:#} before the deadline", now.duration_until(deadline.at)),
+        None => format!("{TIMED_OUT} follows {:?}", old.status.progress),
+    };
+    let object = new.identity.describe();
+    Some(Finding { invariant: Invariant::EarlyTimeout, object, description })
+}
+
+/// Time after the progress deadline within which a rollout is marked. It is longer than the delay of two surprises and the
+/// duration of a Lease.
+const MAX_TIMEOUT_DELAY: SignedDuration = SignedDuration::from_secs(30);
+
+/// Checks that a Deployment that did not change for a time was marked as timed out when its deadline had passed.
+pub(crate) fn missed_timeout(before: &Before, now: Timestamp) -> Option<Finding> {
+    let Some((ObjectState::Deployment(old), since)) = before.state.as_ref().zip(before.since) else {
+        return None;
+    };
+    let due = old.deadline.filter(|deadline| deadline.is_checked)?.at.max(since);
+    let delay = now.duration_since(due);
+    (delay > MAX_TIMEOUT_DELAY).then(|| Finding {
+        invariant: Invariant::MissedTimeout,
+        object: old.identity.describe(),
+        description: format!("Progressing is {:?} {delay:#} after the deadline", old.status.progress),
+    })
+}
 
 /// Compares the conditions that a status write changes with its numbers. Writes of other parts leave both as they are.
 fn conditions(model: &Model, old: &DeploymentState, new: &DeploymentState) -> Vec<Finding> {
@@ -487,9 +520,8 @@ fn conditions(model: &Model, old: &DeploymentState, new: &DeploymentState) -> Ve
         let numbers = format!("{replicas} pods, {updated} updated and {available} available");
         descriptions.push(format!("the rollout is complete with {numbers}, of {}", bounds.replicas));
     }
-    let has_deadline = matches!(&**progress, "ReplicaSetUpdated" | "ProgressDeadlineExceeded");
     // Without pods, the reason may be based on that of a ReplicaSet that the same sync has created (US-4.8).
-    if was_complete && has_deadline && replicas == updated && *replicas > 0 {
+    if was_complete && progress == "ReplicaSetUpdated" && replicas == updated && *replicas > 0 {
         descriptions
             .push(format!("{progress} follows a complete rollout, and all {replicas} pods are updated"));
     }

@@ -81,8 +81,7 @@ impl Judge {
     pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario, choices: &Arc<Choices>) -> Arc<Self> {
         let term = Duration::from_secs(scenario.managers.lease * 2 / 3);
         let exempt = exemptions(scenario);
-        let is_step = |incident: &Incident| matches!(incident, Incident::ClockStep { .. });
-        let steps_clocks = scenario.incidents.iter().any(|one| is_step(&one.event));
+        let steps_clocks = steps_clocks(scenario);
         Arc::new(Self {
             clock,
             term,
@@ -503,6 +502,11 @@ fn needs_leader(path: &str) -> bool {
         .any(|what| path.contains(what))
 }
 
+/// `true` if the wall clock of a host steps.
+fn steps_clocks(scenario: &Scenario) -> bool {
+    scenario.incidents.iter().any(|one| matches!(one.event, Incident::ClockStep { .. }))
+}
+
 /// Invariants that upstream's controllers do not hold in such a scenario either, each for a reason.
 fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
     let mut exempt = BTreeSet::from([
@@ -547,6 +551,13 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
     if pauses {
         // If the cleanup deletes all ReplicaSets, revisions start again.
         exempt.insert(Invariant::Revisions);
+    }
+    if steps_clocks(scenario) {
+        exempt.insert(Invariant::EarlyTimeout);
+    }
+    if scenario.has_faults() {
+        // The manager may be stopped, and retries may be delayed for longer.
+        exempt.insert(Invariant::MissedTimeout);
     }
     if pauses && sets_strategy {
         // A paused Deployment whose strategy allows fewer pods is scaled in proportion, whatever is available (US-4.8b).

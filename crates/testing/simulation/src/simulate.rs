@@ -79,7 +79,8 @@ impl Scenario {
 }
 
 impl Scenario {
-    fn has_faults(&self) -> bool {
+    /// `true` if the scenario has other faults than surprises.
+    pub(crate) fn has_faults(&self) -> bool {
         !(self.incidents.is_empty() && self.faults.is_empty() && self.webhooks.is_empty())
     }
 }
