@@ -42,8 +42,7 @@ pub(crate) struct DeploymentState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProgressDeadline {
     pub(crate) at: Timestamp,
-    /// `true` if the controller must check it. It does not while the Deployment is paused or being deleted, or while no ReplicaSet
-    /// can be created.
+    /// `true` if the controller must check it. It does not while the Deployment is paused, or while no ReplicaSet can be created.
     pub(crate) is_checked: bool,
 }
 
@@ -209,9 +208,7 @@ impl ProgressDeadline {
         if seconds >= i32::MAX.into() || [COMPLETE, TIMED_OUT].contains(&progressing["reason"].as_str()?) {
             return None;
         }
-        let is_checked = object["spec"]["paused"] != true
-            && object["metadata"]["deletionTimestamp"].is_null()
-            && progressing["status"] == "True";
+        let is_checked = object["spec"]["paused"] != true && progressing["status"] == "True";
         // Without a time, the deadline has passed.
         let updated: Timestamp = updated.unwrap_or(Timestamp::MIN);
         Some(Self { at: updated.checked_add(SignedDuration::from_secs(seconds)).ok()?, is_checked })

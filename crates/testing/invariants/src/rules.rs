@@ -8,7 +8,8 @@ use crate::{
     Basis, Change, Entry, Finding, Invariant,
     model::{Before, Model, TrackedDeployment, TrackedReplicaSet},
     object_state::{
-        Bounds, COMPLETE, DeploymentState, ObjectState, PodState, ReplicaSetState, Rollout, TIMED_OUT,
+        Bounds, COMPLETE, DeploymentState, ObjectState, PodState, ProgressDeadline, ReplicaSetState, Rollout,
+        TIMED_OUT,
     },
 };
 
@@ -488,7 +489,8 @@ pub(crate) fn missed_timeout(before: &Before, now: Timestamp) -> Option<Finding>
     let Some((ObjectState::Deployment(old), since)) = before.state.as_ref().zip(before.since) else {
         return None;
     };
-    let due = old.deadline.filter(|deadline| deadline.is_checked)?.at.max(since);
+    let is_checked = |deadline: &ProgressDeadline| deadline.is_checked && !old.identity.deleting;
+    let due = old.deadline.filter(is_checked)?.at.max(since);
     let delay = now.duration_since(due);
     (delay > MAX_TIMEOUT_DELAY).then(|| Finding {
         invariant: Invariant::MissedTimeout,

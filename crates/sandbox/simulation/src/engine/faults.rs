@@ -82,10 +82,11 @@ pub enum FaultEffect {
 }
 
 impl FaultEffect {
-    /// `true` if the effect is one of watches or, unless `is_watch`, of other requests.
-    pub(super) fn applies(self, is_watch: bool) -> bool {
+    /// `true` if a request of this kind can have the effect.
+    pub(super) fn applies(self, is_watch: bool, is_write: bool) -> bool {
         match self {
             Self::Stop { .. } | Self::Cut { .. } => true,
+            Self::Webhook { .. } => is_write,
             Self::CutWatch { .. }
             | Self::ExpireWatch { .. }
             | Self::NoBookmarks

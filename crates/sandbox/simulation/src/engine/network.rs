@@ -135,14 +135,12 @@ impl Network {
             return None;
         }
         let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
+        let is_write = !request.method.is_safe();
         let due = |PossibleFault { fault, had_request }: &&PossibleFault| {
-            let suits = !request.method.is_safe() || !matches!(fault.effect, FaultEffect::Webhook { .. });
-            let is_due = suits
+            let is_due = fault.effect.applies(is_watch, is_write)
                 && (fault.from..fault.until).contains(&now)
                 && fault.requests.selects(request, is_watch);
-            if is_due && fault.effect.applies(is_watch) {
-                had_request.store(true, Ordering::Relaxed);
-            }
+            had_request.fetch_or(is_due, Ordering::Relaxed);
             is_due
         };
         let hits = |possible: &&PossibleFault| process.random.below(1000) < possible.fault.per_mille.into();
