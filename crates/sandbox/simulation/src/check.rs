@@ -75,7 +75,7 @@ fn without_effect(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     let of_faults = outcome.faults_without_requests.iter().filter_map(|at| {
         let RequestFault { requests: RequestPattern(requests), effect, from, until, .. } =
             scenario.faults.get(*at)?;
-        Some(format!("{effect:?} affects no request: none from {from} to {until} is `{requests}`"))
+        Some(format!("no request of `{requests}` from {from} to {until} can have the effect {effect:?}"))
     });
     let of_incidents = scenario.incidents.iter().filter_map(|incident| match incident.event {
         Incident::Kill { manager }
@@ -86,7 +86,7 @@ fn without_effect(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
             (manager >= scenario.managers).then(|| format!("there is no process {manager}"))
         }
         Incident::Lag { front_end, .. } => {
-            (front_end >= scenario.front_ends).then(|| format!("there is no API server {front_end}"))
+            (front_end >= scenario.front_ends.max(1)).then(|| format!("there is no API server {front_end}"))
         }
         Incident::Restore { .. } => None,
     });
@@ -125,7 +125,7 @@ impl<X: Send + Sync + 'static> Simulation<X> {
             Some(failure) => Ok(Some(failure)),
             None => {
                 let mut outcome = self.run(scenario)?;
-                if self.applies("fault") {
+                if self.applies("fault") && outcome.has_no_findings() {
                     outcome.findings.extend(without_effect(scenario, &outcome));
                 }
                 Ok(Failure::of(scenario.clone(), outcome))

@@ -119,20 +119,25 @@ fn fault_of_a_file_that_has_no_effect_violates_a_rule() {
             panic.downcast_ref::<String>().unwrap().lines().take_while(|line| line.starts_with("fault: "));
         Some(text.collect::<Vec<_>>().join("\n"))
     };
-    let fault = |requests: &str, effect: &str, from: u64| {
+    let fault = |requests: &str, effect: &str, from: u64, share: u32| {
         violations(&format!(
-            "faults: [{{requests: {requests}, effect: {effect}, perMille: 0, from: {from}, until: 1000}}]"
+            "faults: [{{requests: {requests}, effect: {effect}, from: {from}, until: 1000, perMille: {share}}}]"
         ))
     };
-    assert_eq!(fault("create configmaps", "loseRequest", 0), None);
-    for (requests, effect, from, text) in [
-        ("create secrets", "loseRequest", 0, "LoseRequest"),
-        ("create configmaps", "loseRequest", 1, "LoseRequest"),
-        ("create configmaps", "noBookmarks", 0, "NoBookmarks"),
+    let delay = |requests: &str, share: u32| fault(requests, "{delayRequest: {time: 10}}", 0, share);
+    assert_eq!(delay("create configmaps", 1), None);
+    for (requests, effect, from, share, text) in [
+        ("create secrets", "loseRequest", 0, 1000, "LoseRequest"),
+        ("create configmaps", "loseRequest", 1, 1000, "LoseRequest"),
+        ("create configmaps", "loseRequest", 0, 0, "LoseRequest"),
+        ("create configmaps", "noBookmarks", 0, 1000, "NoBookmarks"),
     ] {
-        let expected = format!("fault: {text} affects no request: none from {from} to 1000 is `{requests}`");
-        assert_eq!(fault(requests, effect, from), Some(expected));
+        let expected =
+            format!("fault: no request of `{requests}` from {from} to 1000 can have the effect {text}");
+        assert_eq!(fault(requests, effect, from, share), Some(expected));
     }
+    let one = "{requests: create configmaps, effect: {delayResponse: {time: 10}}, from: 0, until: 1000, perMille: 1000}";
+    assert_eq!(violations(&format!("faults: [{one}, {one}]")), None, "both could affect the request");
     let incident = |incident: &str| violations(&format!("incidents: [{{at: 500, event: {{{incident}}}}}]"));
     assert_eq!(incident("stop: {manager: 0, time: 10}"), None);
     assert_eq!(incident("stop: {manager: 1, time: 10}").unwrap(), "fault: there is no process 1");

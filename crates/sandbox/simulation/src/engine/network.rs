@@ -51,12 +51,12 @@ pub struct Network {
     front_ends: Vec<(ApiService, WatchCacheLag)>,
     pub observer: Arc<dyn Observer>,
     pub(super) choices: Arc<Choices>,
-    faults: Vec<PossibleFault>,
+    faults: Vec<TrackedFault>,
     is_healed: AtomicBool,
 }
 
-/// A fault of requests.
-struct PossibleFault {
+/// A fault, and the record of its requests.
+struct TrackedFault {
     fault: RequestFault<Arc<dyn RequestSelector>>,
     /// `true` if there was a request that it could affect, even if it was not drawn.
     had_request: AtomicBool,
@@ -93,7 +93,7 @@ impl Network {
         };
         let front_ends = (0..front_ends.max(1)).map(front_end).collect();
         let faults =
-            faults.into_iter().map(|fault| PossibleFault { fault, had_request: AtomicBool::new(false) });
+            faults.into_iter().map(|fault| TrackedFault { fault, had_request: AtomicBool::new(false) });
         Self {
             clock,
             front_ends,
@@ -126,7 +126,7 @@ impl Network {
     /// Positions of the faults that could affect no request.
     pub fn faults_without_requests(&self) -> Vec<usize> {
         let without =
-            |(at, fault): (usize, &PossibleFault)| (!fault.had_request.load(Ordering::Relaxed)).then_some(at);
+            |(at, fault): (usize, &TrackedFault)| (!fault.had_request.load(Ordering::Relaxed)).then_some(at);
         self.faults.iter().enumerate().filter_map(without).collect()
     }
 
@@ -136,15 +136,20 @@ impl Network {
         }
         let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
         let is_write = !request.method.is_safe();
-        let due = |PossibleFault { fault, had_request }: &&PossibleFault| {
+        let mut drawn = None;
+        for TrackedFault { fault, had_request } in &self.faults {
             let is_due = fault.effect.applies(is_watch, is_write)
+                && fault.per_mille > 0
                 && (fault.from..fault.until).contains(&now)
                 && fault.requests.selects(request, is_watch);
-            had_request.fetch_or(is_due, Ordering::Relaxed);
-            is_due
-        };
-        let hits = |possible: &&PossibleFault| process.random.below(1000) < possible.fault.per_mille.into();
-        let effect = self.faults.iter().filter(due).find(hits)?.fault.effect;
+            if is_due {
+                had_request.store(true, Ordering::Relaxed);
+                if drawn.is_none() && process.random.below(1000) < fault.per_mille.into() {
+                    drawn = Some(fault.effect);
+                }
+            }
+        }
+        let effect = drawn?;
         if !is_watch {
             self.observer.note(&format!("{process:?} {} {}: {effect:?}", request.method, request.uri.path()));
         }
