@@ -192,6 +192,13 @@ impl Invariants {
         self.report([finding], &write);
     }
 
+    /// Reports rollouts without progress whose deadlines have passed at the end, at time `now`.
+    pub fn end(&mut self, now: Timestamp) {
+        let findings: Vec<_> =
+            self.model.deployments().filter_map(|state| rules::missed_timeout(&state, now)).collect();
+        self.report(findings, "none");
+    }
+
     /// Violations so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations

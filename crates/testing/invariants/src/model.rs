@@ -83,6 +83,8 @@ pub(crate) struct TrackedDeployment {
     bounds: Generations<Bounds>,
     /// Time of the last change of its state.
     changed: Option<Timestamp>,
+    /// Last time at which it had to be [scaled](Model::is_scaled).
+    scaled: Option<Timestamp>,
     /// Time of the last change of the template.
     template_changed: Option<Timestamp>,
     /// UIDs of ReplicaSets that it controls.
@@ -137,7 +139,7 @@ struct PodLoss {
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     pub(crate) state: Option<ObjectState>,
-    /// Time since which a Deployment had this state.
+    /// Time since which a Deployment had this state, and was not scaled.
     pub(crate) since: Option<Timestamp>,
 }
 
@@ -160,7 +162,8 @@ impl Model {
         by_manager: Option<Basis>,
     ) -> Before {
         let uid = new.identity().uid.clone();
-        let since = self.deployments.get(&uid).and_then(|tracked| tracked.changed);
+        self.note_scaling(new, now);
+        let since = self.deployments.get(&uid).and_then(TrackedDeployment::since);
         self.changes += 1;
         let old = match new {
             ObjectState::Deployment(new) => {
@@ -174,6 +177,42 @@ impl Model {
             }
         };
         Before { state: old, since }
+    }
+
+    /// Records that the Deployment that an object is, or belongs to, was scaled until now.
+    fn note_scaling(&mut self, of: &ObjectState, now: Timestamp) {
+        let uid = &of.identity().uid;
+        let deployment = match of {
+            ObjectState::Deployment(_) => Some(&**uid),
+            ObjectState::ReplicaSet(_) => {
+                self.sets.get(uid).and_then(|set| set.current.identity.controller())
+            }
+            ObjectState::Pod(_) => None,
+        };
+        let Some(deployment) = deployment.map(str::to_owned) else { return };
+        if self.deployments.get(&deployment).is_some_and(|tracked| self.is_scaled(tracked))
+            && let Some(tracked) = self.deployments.get_mut(&deployment)
+        {
+            tracked.scaled = Some(now);
+        }
+    }
+
+    /// `true` if an active ReplicaSet has another size of the Deployment in its annotations. The controller then scales, and does
+    /// not check the progress deadline (US-4.7).
+    fn is_scaled(&self, deployment: &TrackedDeployment) -> bool {
+        let is_of_size = |set: &ReplicaSetState| {
+            set.replicas == 0
+                || set.desired.is_none_or(|size| size == i64::from(deployment.current.bounds.replicas))
+        };
+        !self.sets_of(deployment).all(|set| is_of_size(&set.current))
+    }
+
+    /// States of the Deployments.
+    pub(crate) fn deployments(&self) -> impl Iterator<Item = Before> {
+        self.deployments.values().filter(|tracked| !self.is_scaled(tracked)).map(|tracked| Before {
+            state: Some(ObjectState::Deployment(tracked.current.clone())),
+            since: tracked.since(),
+        })
     }
 
     fn apply_deployment(
@@ -379,6 +418,11 @@ impl Model {
 }
 
 impl TrackedDeployment {
+    /// Time since which it has had its state, and was not scaled.
+    fn since(&self) -> Option<Timestamp> {
+        self.changed.max(self.scaled)
+    }
+
     /// `true` if a writer may not have observed the template.
     pub(crate) fn has_unobserved_template(&self, basis: Basis) -> bool {
         basis.is_old() && self.template_changed.is_some_and(|changed| changed >= basis.since)

@@ -42,7 +42,8 @@ pub(crate) struct DeploymentState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProgressDeadline {
     pub(crate) at: Timestamp,
-    /// `true` if the controller must check it. It does not while the Deployment is paused, or while no ReplicaSet can be created.
+    /// `true` if the controller must check it. It does not while the Deployment is paused or being deleted, or while no ReplicaSet
+    /// can be created.
     pub(crate) is_checked: bool,
 }
 
@@ -204,12 +205,15 @@ impl ProgressDeadline {
     fn of(object: &Value) -> Option<Self> {
         let seconds = object.pointer("/spec/progressDeadlineSeconds").and_then(Value::as_i64)?;
         let progressing = condition(object, "Progressing")?;
-        let updated = progressing["lastUpdateTime"].as_str().and_then(|time| time.parse().ok());
-        if seconds >= i32::MAX.into() || [COMPLETE, TIMED_OUT].contains(&progressing["reason"].as_str()?) {
+        let reason = progressing["reason"].as_str().unwrap_or_default();
+        if seconds >= i32::MAX.into() || [COMPLETE, TIMED_OUT].contains(&reason) {
             return None;
         }
-        let is_checked = object["spec"]["paused"] != true && progressing["status"] == "True";
+        let is_deleting = object["metadata"]["deletionTimestamp"].is_string();
+        let is_checked =
+            object["spec"]["paused"] != true && !is_deleting && reason != "ReplicaSetCreateError";
         // Without a time, the deadline has passed.
+        let updated = progressing["lastUpdateTime"].as_str().and_then(|time| time.parse().ok());
         let updated: Timestamp = updated.unwrap_or(Timestamp::MIN);
         Some(Self { at: updated.checked_add(SignedDuration::from_secs(seconds)).ok()?, is_checked })
     }

@@ -8,8 +8,7 @@ use crate::{
     Basis, Change, Entry, Finding, Invariant,
     model::{Before, Model, TrackedDeployment, TrackedReplicaSet},
     object_state::{
-        Bounds, COMPLETE, DeploymentState, ObjectState, PodState, ProgressDeadline, ReplicaSetState, Rollout,
-        TIMED_OUT,
+        Bounds, COMPLETE, DeploymentState, ObjectState, PodState, ReplicaSetState, Rollout, TIMED_OUT,
     },
 };
 
@@ -471,17 +470,22 @@ fn early_timeout(old: &DeploymentState, new: &DeploymentState, now: Timestamp) -
     if old.status.progress == TIMED_OUT || new.status.progress != TIMED_OUT {
         return None;
     }
-    let description = match old.deadline {
+    let (invariant, description) = match old.deadline {
         Some(deadline) if deadline.at < now => return None,
-        Some(deadline) => format!("{TIMED_OUT}, {:#} before the deadline", now.duration_until(deadline.at)),
-        None => format!("{TIMED_OUT} follows {:?}", old.status.progress),
+        Some(deadline) => {
+            let early = now.duration_until(deadline.at);
+            (Invariant::EarlyTimeout, format!("{TIMED_OUT}, {early:#} before the deadline"))
+        }
+        None => {
+            let before = &old.status.progress;
+            (Invariant::Conditions, format!("{TIMED_OUT} follows {before:?}, which has no deadline"))
+        }
     };
-    let object = new.identity.describe();
-    Some(Finding { invariant: Invariant::EarlyTimeout, object, description })
+    Some(Finding { invariant, object: new.identity.describe(), description })
 }
 
-/// Time after the progress deadline within which a rollout is marked. It is longer than the delay of two surprises and the
-/// duration of a Lease.
+/// Time after the progress deadline within which a rollout is marked. It is longer than the delay of two surprises, and than the
+/// election of another manager after one surprise.
 const MAX_TIMEOUT_DELAY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Checks that a Deployment that did not change for a time was marked as timed out when its deadline had passed.
@@ -489,8 +493,7 @@ pub(crate) fn missed_timeout(before: &Before, now: Timestamp) -> Option<Finding>
     let Some((ObjectState::Deployment(old), since)) = before.state.as_ref().zip(before.since) else {
         return None;
     };
-    let is_checked = |deadline: &ProgressDeadline| deadline.is_checked && !old.identity.deleting;
-    let due = old.deadline.filter(is_checked)?.at.max(since);
+    let due = old.deadline.filter(|deadline| deadline.is_checked)?.at.max(since);
     let delay = now.duration_since(due);
     (delay > MAX_TIMEOUT_DELAY).then(|| Finding {
         invariant: Invariant::MissedTimeout,

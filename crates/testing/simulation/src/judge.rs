@@ -290,6 +290,22 @@ impl Judge {
         }
     }
 
+    /// The run ends. Reports rollouts without progress that were not marked, also those that no write has followed.
+    pub(crate) fn end(&self) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        if state.is_restored || self.exempt.contains(&Invariant::MissedTimeout) {
+            return;
+        }
+        state.invariants.end(now);
+        let pending = state.invariants.violations().get(state.taken..).unwrap_or_default().to_vec();
+        for Violation { object, description, .. } in
+            pending.into_iter().filter(|violation| violation.invariant == Invariant::MissedTimeout)
+        {
+            state.find(&rule_name(Invariant::MissedTimeout), format!("{object}: {description}"), now);
+        }
+    }
+
     /// Waits until managers have written more than any scenario requires. They may do so without an end, at one instant.
     pub(crate) async fn write_limit_reached(&self) {
         self.write_limit_reached.notified().await;

@@ -217,6 +217,7 @@ async fn simulate(
         not_created = cluster.run() => not_created,
     };
     cluster.judge.catch_up();
+    cluster.judge.end();
     let snapshot = Snapshot::take(&cluster.server, &cluster.scenario);
     let mut effect = snapshot.effect();
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
