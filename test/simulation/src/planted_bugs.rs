@@ -89,9 +89,9 @@ pub enum TaskError {
     /// The table cannot be written.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// The simulation has a gap.
-    #[error("not found: {}", .0.join(", "))]
-    NotFound(Vec<String>),
+    /// The simulation has a gap, or a patch is marked as missed in error.
+    #[error("{}", .0.join(", "))]
+    Unexpected(Vec<String>),
 }
 
 impl Task {
@@ -136,7 +136,7 @@ impl Task {
             return Err(TaskError::Build(build));
         }
         let program = copy.join("target/release/find-planted-bug");
-        let mut missing = Vec::new();
+        let mut unexpected = Vec::new();
         for patch in chosen {
             let output = Command::new(&program)
                 .args([self.jobs.to_string(), SEEDS.to_string()])
@@ -151,11 +151,13 @@ impl Task {
             let row = format!("| `{}` | {} |", patch.name, found.trim());
             println!("{row}");
             RESULTS.update(&tree, &row)?;
-            if found.trim() == NOT_FOUND {
-                missing.push(patch.name.clone());
+            match (found.trim() == NOT_FOUND, patch.is_missed) {
+                (true, false) => unexpected.push(format!("{} is not found", patch.name)),
+                (false, true) => unexpected.push(format!("{} is found, but marked as missed", patch.name)),
+                _ => {}
             }
         }
-        if missing.is_empty() { Ok(()) } else { Err(TaskError::NotFound(missing)) }
+        if unexpected.is_empty() { Ok(()) } else { Err(TaskError::Unexpected(unexpected)) }
     }
 }
 

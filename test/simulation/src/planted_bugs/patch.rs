@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Text is found by its content, not by its line number, so that patches apply after changes of other lines. Each block
-//! must be found exactly once; indentation is ignored. `PLANTED` is replaced by an expression that is `true` if the bug is
+//! must be found exactly once; indentation is ignored. A line `missed` says that neither a seed nor a schedule of the search
+//! finds the bug. `PLANTED` is replaced by an expression that is `true` if the bug is
 //! active: all bugs are compiled into one program, and one of them is active in a run.
 
 use std::{
@@ -32,6 +33,8 @@ pub struct Patch {
     pub name: String,
     /// Description of the bug.
     pub about: String,
+    /// `true` if the bug is not found.
+    pub is_missed: bool,
     blocks: Vec<Block>,
 }
 
@@ -99,6 +102,7 @@ impl Patch {
     fn parse(name: &str, text: &str) -> Result<Self, PatchError> {
         let malformed = |line, reason| PatchError::Malformed { name: name.to_owned(), line, reason };
         let (mut about, mut file, mut blocks) = (String::new(), String::new(), Vec::new());
+        let mut is_missed = false;
         // Text of the block that is open: the old one, then the new one.
         let mut open: Option<(String, Option<String>)> = None;
         let mut last = 0;
@@ -116,6 +120,7 @@ impl Patch {
                 ("<<<<", None) if file.is_empty() => return Err(malformed(at + 1, "no file is named")),
                 ("<<<<", None) => open = Some((String::new(), None)),
                 ("", None) => {}
+                ("missed", None) => is_missed = true,
                 (line, None) => match (line.strip_prefix("# "), line.strip_prefix("file: ")) {
                     (Some(words), _) if about.is_empty() => about = words.to_owned(),
                     (Some(words), _) => about = format!("{about} {words}"),
@@ -127,7 +132,7 @@ impl Patch {
         if open.is_some() || blocks.is_empty() || about.is_empty() {
             return Err(malformed(last, "the patch has no end, no block or no description"));
         }
-        Ok(Self { name: name.to_owned(), about, blocks })
+        Ok(Self { name: name.to_owned(), about, is_missed, blocks })
     }
 
     /// Plants the bug in `sources`, which holds the text of files by their path and is filled from `tree`.
