@@ -5,9 +5,12 @@ mod progress;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    env, fs,
     io::{self, BufReader},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
     time::Duration,
 };
 
@@ -16,6 +19,7 @@ use kcm_rollout_simulation::{
     Bounds, Explorer, Report, Scenario, ScenarioError, SimulationError, Survey, Violation, Workers, parallel,
     run_parts,
 };
+use parking_lot::Mutex;
 use thiserror::Error;
 
 use self::progress::Progress;
@@ -179,6 +183,50 @@ impl Task {
         failed.map_or(Ok((survey, violations)), Err)
     }
 
+    /// Runs the parts that are not finished. Returns the first violation.
+    fn run_parts(
+        &self,
+        name: &str,
+        explorer: &Explorer,
+        progress: &Mutex<Progress>,
+    ) -> Result<Option<Violation>, TaskError> {
+        let clock = RealClock::new();
+        let left = progress.lock().left(explorer.bounds().groups(explorer.parts()));
+        let is_surveyed = self.surprises > 1 && !left.is_empty();
+        let (survey, mut surveyed) =
+            if is_surveyed { self.survey(name, explorer.parts())? } else { Default::default() };
+        let mut first = None;
+        let mut add = |part, mut report: Report| {
+            // A schedule may end at the state of one that does not violate the rule.
+            for violation in surveyed.remove(&part).into_iter().flatten() {
+                if !report.violations.iter().any(|one| one.surprises == violation.surprises) {
+                    report.violations.push(violation);
+                }
+            }
+            for Violation { surprises, findings } in &report.violations {
+                for finding in findings {
+                    println!("{name}: {finding}");
+                }
+                println!("{name}: with {surprises:?}");
+            }
+            first = first.take().or_else(|| report.violations.first().cloned());
+            progress.lock().add(part, &report, clock.monotonic())
+        };
+        let workers = workers(name, explorer.bounds()).with_survey(survey);
+        let failed = parallel::each(
+            left.into_iter(),
+            self.jobs,
+            |group| workers.run_parts(group.clone()).map_err(SimulationError::Children),
+            |group, reports| {
+                let added = reports
+                    .map_err(TaskError::from)
+                    .and_then(|reports| group.zip(reports).try_for_each(|(part, report)| add(part, report)));
+                added.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            },
+        );
+        failed.map_or(Ok(first), Err)
+    }
+
     fn explore(
         &self,
         tree: &Path,
@@ -193,50 +241,23 @@ impl Task {
             *violations += 1;
         }
         let file = tree.join(STATE).join(format!("{name}-{}-{}.txt", self.surprises, self.share));
-        let mut progress = Progress::open(file, explorer.parts(), &text, self.resume)?;
-        let clock = RealClock::new();
-        let left = progress.left(explorer.bounds().groups(explorer.parts()));
-        let is_surveyed = self.surprises > 1 && !left.is_empty();
-        let (survey, mut surveyed) =
-            if is_surveyed { self.survey(name, explorer.parts())? } else { Default::default() };
-        let mut shown = Duration::ZERO;
-        let mut first = None;
-        let mut show = |part, mut report: Report| {
-            // A schedule may end at the state of one that does not violate the rule.
-            for violation in surveyed.remove(&part).into_iter().flatten() {
-                if !report.violations.iter().any(|one| one.surprises == violation.surprises) {
-                    report.violations.push(violation);
+        let program =
+            env::current_exe().and_then(fs::read).map_err(TaskError::file(Path::new("the program")))?;
+        let progress = Progress::open(file, explorer.parts(), &(text, program), self.resume)?;
+        let progress = Mutex::new(progress);
+        let (running, is_over) = mpsc::channel::<()>();
+        let first = thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_over = is_over;
+                while is_over.recv_timeout(PROGRESS) == Err(RecvTimeoutError::Timeout) {
+                    eprintln!("{name}: {}", progress.lock());
                 }
-            }
-            for Violation { surprises, findings } in &report.violations {
-                for finding in findings {
-                    println!("{name}: {finding}");
-                }
-                println!("{name}: with {surprises:?}");
-            }
-            first = first.take().or_else(|| report.violations.first().cloned());
-            progress.add(part, &report, clock.monotonic())?;
-            if clock.monotonic() >= shown + PROGRESS {
-                shown = clock.monotonic();
-                eprintln!("{name}: {progress}");
-            }
-            Ok::<_, TaskError>(())
-        };
-        let workers = workers(name, explorer.bounds()).with_survey(survey);
-        let failed = parallel::each(
-            left.into_iter(),
-            self.jobs,
-            |group| workers.run_parts(group.clone()).map_err(SimulationError::Children),
-            |group, reports| {
-                let shown = reports
-                    .map_err(TaskError::from)
-                    .and_then(|reports| group.zip(reports).try_for_each(|(part, report)| show(part, report)));
-                shown.map_or_else(ControlFlow::Break, ControlFlow::Continue)
-            },
-        );
-        if let Some(error) = failed {
-            return Err(error);
-        }
+            });
+            // Its end wakes the thread that shows the progress.
+            let _running = running;
+            self.run_parts(name, &explorer, &progress)
+        })?;
+        let progress = progress.into_inner();
         *violations += usize::try_from(progress.violations).unwrap_or(usize::MAX);
         if let Some(Violation { surprises, findings }) = first {
             let rules: Vec<&str> = findings.iter().map(|finding| &*finding.rule).collect();

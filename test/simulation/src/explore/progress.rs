@@ -15,6 +15,9 @@ use kcm_rollout_simulation::Report;
 
 use super::TaskError;
 
+/// Characters of a full progress bar.
+const BAR: usize = 20;
+
 /// Finished parts and their sums.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -31,12 +34,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Opens the file. With `resume`, keeps the parts that it contains, unless they are those of another `scenario`.
-    pub(super) fn open(path: PathBuf, parts: usize, scenario: &str, resume: bool) -> Result<Self, TaskError> {
+    /// Opens the file. With `resume`, keeps the parts that it contains, unless they are those of another scenario or program, or
+    /// violate rules: these are run again, so that they are shown.
+    pub(super) fn open(path: PathBuf, parts: usize, of: &impl Hash, resume: bool) -> Result<Self, TaskError> {
         let mut hasher = DefaultHasher::new();
-        scenario.hash(&mut hasher);
+        of.hash(&mut hasher);
         let columns = "part, schedules, ended before, violations, milliseconds";
-        let header = format!("# {parts} parts of scenario {:016x}: {columns}", hasher.finish());
+        let header = format!("# {parts} parts of {:016x}: {columns}", hasher.finish());
         let old = if resume { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
         let is_same = old.lines().next() == Some(&header);
         let old = if is_same { old } else { String::new() };
@@ -63,6 +67,9 @@ impl Progress {
         for line in old.lines() {
             let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
             let [part, schedules, rejoined, violations, milliseconds] = numbers[..] else { continue };
+            if violations > 0 {
+                continue;
+            }
             progress.count(usize::try_from(part).unwrap_or(usize::MAX), schedules, rejoined, violations);
             progress.before += Duration::from_millis(milliseconds);
         }
@@ -103,9 +110,12 @@ impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (done, rate) = (self.done.len(), self.schedules as f64 / self.seconds().max(0.001));
         let Self { parts, schedules, violations, .. } = self;
+        let filled = done * BAR / parts.max(&1);
         write!(
             f,
-            "{done} of {parts} parts, {schedules} schedules, {rate:.0} a second, {violations} violations"
+            "[{}{}] {done} of {parts} parts, {schedules} schedules, {rate:.0} a second, {violations} violations",
+            "#".repeat(filled),
+            ".".repeat(BAR - filled),
         )
     }
 }
@@ -115,10 +125,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finished_parts_are_kept_for_the_same_scenario() {
+    fn finished_parts_are_kept_for_the_same_scenario_and_shown() {
         let folder = tempfile::tempdir().unwrap();
         let open = |scenario, resume| {
-            Progress::open(folder.path().join("state/a.txt"), 3, scenario, resume).unwrap()
+            Progress::open(folder.path().join("state/a.txt"), 3, &scenario, resume).unwrap()
         };
         let report = Report { schedules: 5, rejoined: 2, ..Report::default() };
         let left = |progress: &Progress, size| -> Vec<usize> {
@@ -131,6 +141,8 @@ mod tests {
         progress.add(0, &report, Duration::from_secs(1)).unwrap();
         let progress = open("one", true);
         assert_eq!((left(&progress, 1), progress.rejoined, progress.seconds()), (vec![2], 4, 3.0));
+        let shown = "[#############.......] 2 of 3 parts, 10 schedules, 3 a second, 0 violations";
+        assert_eq!(progress.to_string(), shown);
         assert_eq!(left(&progress, 2), [2]);
         assert_eq!(left(&open("other", true), 2), [0, 2]);
         assert_eq!(left(&open("other", false), 1), [0, 1, 2]);
