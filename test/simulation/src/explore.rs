@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     env, fs,
+    hash::{DefaultHasher, Hasher as _},
     io::{self, BufReader},
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -104,6 +105,14 @@ pub(crate) fn scenarios(folder: &Path) -> Result<BTreeMap<String, Scenario>, Tas
     Ok(scenarios)
 }
 
+/// Hash of this program.
+fn program() -> Result<u64, TaskError> {
+    let path = env::current_exe().map_err(TaskError::file(Path::new("the program")))?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&fs::read(&path).map_err(TaskError::file(&path))?);
+    Ok(hasher.finish())
+}
+
 /// Processes that explore a scenario.
 pub(crate) fn workers(name: &str, Bounds { surprises, share }: Bounds) -> Workers {
     Workers::new(vec![WORKER.to_owned(), name.to_owned(), surprises.to_string(), share.to_string()])
@@ -147,9 +156,10 @@ impl Task {
         if !self.scenarios.is_empty() {
             all.retain(|name, _| self.scenarios.contains(name));
         }
+        let program = program()?;
         let mut violations = 0;
         for (name, scenario) in all {
-            let row = self.explore(&tree, &name, scenario, &mut violations)?;
+            let row = self.explore(&tree, program, &name, scenario, &mut violations)?;
             println!("{row}");
             RESULTS.update(&tree, &row)?;
         }
@@ -230,6 +240,7 @@ impl Task {
     fn explore(
         &self,
         tree: &Path,
+        program: u64,
         name: &str,
         scenario: Scenario,
         violations: &mut usize,
@@ -241,16 +252,15 @@ impl Task {
             *violations += 1;
         }
         let file = tree.join(STATE).join(format!("{name}-{}-{}.txt", self.surprises, self.share));
-        let program =
-            env::current_exe().and_then(fs::read).map_err(TaskError::file(Path::new("the program")))?;
-        let progress = Progress::open(file, explorer.parts(), &(text, program), self.resume)?;
+        let progress = Progress::open(file, explorer.parts(), (program, &text), self.resume)?;
         let progress = Mutex::new(progress);
         let (running, is_over) = mpsc::channel::<()>();
         let first = thread::scope(|scope| {
             scope.spawn(|| {
                 let is_over = is_over;
                 while is_over.recv_timeout(PROGRESS) == Err(RecvTimeoutError::Timeout) {
-                    eprintln!("{name}: {}", progress.lock());
+                    let line = progress.lock().to_string();
+                    eprintln!("{name}: {line}");
                 }
             });
             // Its end wakes the thread that shows the progress.

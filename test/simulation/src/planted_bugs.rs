@@ -23,7 +23,7 @@ use crate::{
     tree,
 };
 
-/// Seeds within which each bug must be found.
+/// Seeds that are run with each bug.
 pub const SEEDS: u64 = 2000;
 
 /// Folder of the patches, from the root of the tree.
@@ -90,7 +90,7 @@ pub enum TaskError {
     #[error(transparent)]
     Page(#[from] PageError),
     /// The simulation has a gap, or a patch is marked as missed in error.
-    #[error("{}", .0.join(", "))]
+    #[error("{}", .0.join("; "))]
     Unexpected(Vec<String>),
 }
 

@@ -194,8 +194,11 @@ impl Invariants {
 
     /// Reports rollouts without progress whose deadlines have passed at the end, at time `now`.
     pub fn end(&mut self, now: Timestamp) {
-        let findings: Vec<_> =
-            self.model.deployments().filter_map(|state| rules::missed_timeout(&state, now)).collect();
+        let findings: Vec<_> = self
+            .model
+            .unscaled_deployments()
+            .filter_map(|state| rules::missed_timeout(&state, now))
+            .collect();
         self.report(findings, "none");
     }
 

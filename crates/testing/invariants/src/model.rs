@@ -200,15 +200,15 @@ impl Model {
     /// `true` if an active ReplicaSet has another size of the Deployment in its annotations. The controller then scales, and does
     /// not check the progress deadline (US-4.7).
     fn is_scaled(&self, deployment: &TrackedDeployment) -> bool {
-        let is_of_size = |set: &ReplicaSetState| {
-            set.replicas == 0
-                || set.desired.is_none_or(|size| size == i64::from(deployment.current.bounds.replicas))
+        let size = i64::from(deployment.current.bounds.replicas);
+        let is_other = |set: &TrackedReplicaSet| {
+            set.current.replicas > 0 && set.current.desired.is_some_and(|desired| desired != size)
         };
-        !self.sets_of(deployment).all(|set| is_of_size(&set.current))
+        self.sets_of(deployment).any(is_other)
     }
 
-    /// States of the Deployments.
-    pub(crate) fn deployments(&self) -> impl Iterator<Item = Before> {
+    /// States of the Deployments that are not scaled.
+    pub(crate) fn unscaled_deployments(&self) -> impl Iterator<Item = Before> {
         self.deployments.values().filter(|tracked| !self.is_scaled(tracked)).map(|tracked| Before {
             state: Some(ObjectState::Deployment(tracked.current.clone())),
             since: tracked.since(),

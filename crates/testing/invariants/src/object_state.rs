@@ -172,15 +172,16 @@ fn annotation(object: &Value, name: &str) -> Option<i64> {
 
 impl DeploymentState {
     fn of(object: &Value) -> Self {
+        let identity = Identity::of("deployment", object);
         Self {
-            identity: Identity::of("deployment", object),
+            deadline: ProgressDeadline::of(object, identity.deleting),
+            identity,
             generation: number(object, "/metadata/generation"),
             observed: number(object, "/status/observedGeneration"),
             bounds: Bounds::of(&object["spec"]),
             revision: annotation(object, "revision"),
             collisions: number(object, "/status/collisionCount"),
             status: Rollout::of(object),
-            deadline: ProgressDeadline::of(object),
             template: object["spec"]["template"].clone(),
         }
     }
@@ -202,14 +203,13 @@ impl Rollout {
 
 impl ProgressDeadline {
     /// The deadline counts from the last update of the condition `Progressing`.
-    fn of(object: &Value) -> Option<Self> {
+    fn of(object: &Value, is_deleting: bool) -> Option<Self> {
         let seconds = object.pointer("/spec/progressDeadlineSeconds").and_then(Value::as_i64)?;
         let progressing = condition(object, "Progressing")?;
         let reason = progressing["reason"].as_str().unwrap_or_default();
         if seconds >= i32::MAX.into() || [COMPLETE, TIMED_OUT].contains(&reason) {
             return None;
         }
-        let is_deleting = object["metadata"]["deletionTimestamp"].is_string();
         let is_checked =
             object["spec"]["paused"] != true && !is_deleting && reason != "ReplicaSetCreateError";
         // Without a time, the deadline has passed.

@@ -260,16 +260,17 @@ fn equal_states_have_equal_successors() {
 }
 
 fn reduction_finds_the_same_violations() {
-    // With two surprises, also the states of schedules with one end others.
+    // Schedules with two surprises also end at states of those with one.
     let explorations = [
-        ("replica-set-alone", 1, 20, 0..800),
-        ("recreate", 1, 20, 0..900),
+        ("replica-set-alone", 1, 20, 0..usize::MAX),
+        ("recreate", 1, 20, 0..usize::MAX),
         ("rolling-update", 2, 20, 300..320),
     ];
     let explorations = explorations.into_iter().take(COMPARED);
     parallel::for_each(explorations, parallel::available(), |(name, surprises, share, parts)| {
         let exploration = Exploration::new(name, *surprises, *share).with_conflicts();
         let survey = if *surprises > 1 { exploration.survey(200..300) } else { Survey::default() };
+        let parts = parts.start..parts.end.min(exploration.explorer().parts());
         let violations = |exploration: Exploration| -> (BTreeSet<String>, u64) {
             let report = exploration.run(parts.clone(), survey.clone());
             let findings = report.violations.iter().flat_map(|violation| &violation.findings);

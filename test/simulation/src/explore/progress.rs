@@ -34,9 +34,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Opens the file. With `resume`, keeps the parts that it contains, unless they are those of another scenario or program, or
-    /// violate rules: these are run again, so that they are shown.
-    pub(super) fn open(path: PathBuf, parts: usize, of: &impl Hash, resume: bool) -> Result<Self, TaskError> {
+    /// Opens the file of a program, by its hash, and a scenario. With `resume`, keeps the parts that it contains, unless they are
+    /// those of another program or scenario, or violate rules: these are run again, so that they are shown.
+    pub(super) fn open(
+        path: PathBuf,
+        parts: usize,
+        of: (u64, &str),
+        resume: bool,
+    ) -> Result<Self, TaskError> {
         let mut hasher = DefaultHasher::new();
         of.hash(&mut hasher);
         let columns = "part, schedules, ended before, violations, milliseconds";
@@ -66,18 +71,15 @@ impl Progress {
         };
         for line in old.lines() {
             let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
-            let [part, schedules, rejoined, violations, milliseconds] = numbers[..] else { continue };
-            if violations > 0 {
-                continue;
-            }
-            progress.count(usize::try_from(part).unwrap_or(usize::MAX), schedules, rejoined, violations);
+            let [part, schedules, rejoined, 0, milliseconds] = numbers[..] else { continue };
+            progress.count(usize::try_from(part).unwrap_or(usize::MAX), schedules, rejoined, 0);
             progress.before += Duration::from_millis(milliseconds);
         }
         Ok(progress)
     }
 
     fn count(&mut self, part: usize, schedules: u64, rejoined: u64, violations: u64) {
-        if self.done.insert(part) {
+        if part < self.parts && self.done.insert(part) {
             self.schedules += schedules;
             self.rejoined += rejoined;
             self.violations += violations;
@@ -96,8 +98,9 @@ impl Progress {
         let violations = report.violations.len() as u64;
         let Report { schedules, rejoined, .. } = *report;
         self.count(part, schedules, rejoined, violations);
-        writeln!(self.file, "{part} {schedules} {rejoined} {violations} {}", time.as_millis())
-            .map_err(TaskError::file(&self.path))
+        let line = format!("{part} {schedules} {rejoined} {violations} {}\n", time.as_millis());
+        // In one write, so that a killed task leaves no part of a number.
+        self.file.write_all(line.as_bytes()).map_err(TaskError::file(&self.path))
     }
 
     /// Time of all runs.
@@ -122,13 +125,15 @@ impl fmt::Display for Progress {
 
 #[cfg(test)]
 mod tests {
+    use kcm_rollout_simulation::Violation;
+
     use super::*;
 
     #[test]
     fn finished_parts_are_kept_for_the_same_scenario_and_shown() {
         let folder = tempfile::tempdir().unwrap();
         let open = |scenario, resume| {
-            Progress::open(folder.path().join("state/a.txt"), 3, &scenario, resume).unwrap()
+            Progress::open(folder.path().join("state/a.txt"), 3, (0, scenario), resume).unwrap()
         };
         let report = Report { schedules: 5, rejoined: 2, ..Report::default() };
         let left = |progress: &Progress, size| -> Vec<usize> {
@@ -144,6 +149,11 @@ mod tests {
         let shown = "[#############.......] 2 of 3 parts, 10 schedules, 3 a second, 0 violations";
         assert_eq!(progress.to_string(), shown);
         assert_eq!(left(&progress, 2), [2]);
+        let violation = Violation { surprises: Vec::new(), findings: Vec::new() };
+        let violated = Report { violations: vec![violation], ..report.clone() };
+        open("one", true).add(2, &violated, Duration::from_secs(1)).unwrap();
+        let progress = open("one", true);
+        assert_eq!((left(&progress, 1), progress.violations), (vec![2], 0));
         assert_eq!(left(&open("other", true), 2), [0, 2]);
         assert_eq!(left(&open("other", false), 1), [0, 1, 2]);
     }

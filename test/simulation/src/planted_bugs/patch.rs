@@ -199,12 +199,12 @@ mod tests {
     use super::*;
 
     const TEXT: &str =
-        "# Two is three.\n# At times.\nfile: a.rs\n<<<<\none\n  two\n====\nif PLANTED {}\n>>>>\n";
+        "# Two is three.\n# At times.\nmissed\nfile: a.rs\n<<<<\none\n  two\n====\nif PLANTED {}\n>>>>\n";
 
     #[test]
     fn patch_replaces_lines_whatever_their_indentation() {
         let patch = Patch::parse("bug", TEXT).unwrap();
-        assert_eq!(patch.about, "Two is three. At times.");
+        assert_eq!((&*patch.about, patch.is_missed), ("Two is three. At times.", true));
         let mut sources = BTreeMap::from([("a.rs".to_owned(), "zero\n    one\ntwo\nthree\n".to_owned())]);
         patch.apply(Path::new("."), &mut sources).unwrap();
         let patched = &sources["a.rs"];

@@ -61,7 +61,7 @@ fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join("\n")
 }
 
-/// Plays a story without crashes. Panics if an exemption is not needed.
+/// Plays a story. Panics if an exemption is not needed.
 async fn play_undisturbed(story: &Story, seed: u64) -> (InProcess, Recording) {
     let (in_process, recording) = play(story, seed, &story.faults()).await;
     let broken = in_process.checker.violations();
