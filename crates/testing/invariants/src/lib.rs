@@ -192,7 +192,7 @@ impl Invariants {
         self.report([finding], &write);
     }
 
-    /// Reports rollouts without progress whose deadlines have passed at the end, at time `now`.
+    /// Ends the checks at time `now`. Reports rollouts without progress that have not been marked as timed out.
     pub fn end(&mut self, now: Timestamp) {
         let findings: Vec<_> = self
             .model

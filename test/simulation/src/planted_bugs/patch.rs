@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Text is found by its content, not by its line number, so that patches apply after changes of other lines. Each block
-//! must be found exactly once; indentation is ignored. A line `missed` says that neither a seed nor a schedule of the search
-//! finds the bug. `PLANTED` is replaced by an expression that is `true` if the bug is
-//! active: all bugs are compiled into one program, and one of them is active in a run.
+//! must be found exactly once; indentation is ignored. A line `missed` marks a bug that neither a seed nor a schedule of the
+//! search finds. `PLANTED` is replaced by an expression that is `true` if the bug is active: all bugs are compiled into one
+//! program, and one of them is active in a run.
 
 use std::{
     collections::BTreeMap,
